@@ -1,0 +1,31 @@
+// The production world: one Asio io_context, run by one thread.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <memory>
+
+#include "world/world.h"
+
+namespace celld {
+
+class AsioWorld final : public World {
+ public:
+  // `io` outlives this and is run by exactly one thread.
+  explicit AsioWorld(boost::asio::io_context& io);
+  ~AsioWorld() override;
+
+  MonoTime now() override;
+  WallMs wall_now() override;
+  void random(std::span<uint8_t> out) override;
+  TimerId call_at(MonoTime at, Callback callback) override;
+  void cancel(TimerId timer) override;
+  void post(Callback callback) override;
+  void post_from_any_thread(Callback callback) override;
+
+ private:
+  struct Timers;
+  boost::asio::io_context& io_;
+  std::unique_ptr<Timers> timers_;
+};
+
+}  // namespace celld
