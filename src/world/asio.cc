@@ -1,0 +1,2 @@
+// Boost.Asio, compiled once. Its TLS half is in src/net/beast.cc.
+#include <boost/asio/impl/src.hpp>
