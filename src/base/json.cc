@@ -131,6 +131,28 @@ void JsonFields::each(std::string_view name, size_t count_max,
   }
 }
 
+std::vector<std::string> JsonFields::texts_or_empty(std::string_view name, size_t count_max,
+                                                    size_t bytes_max) {
+  std::vector<std::string> out;
+  const json::value* value = find(name);
+  if (!value) return out;
+  const json::array* array = value->if_array();
+  if (!array || array->size() > count_max) {
+    reject(name, "is not an array of at most " + std::to_string(count_max) + " strings");
+    return out;
+  }
+  for (const json::value& element : *array) {
+    const json::string* text = element.if_string();
+    if (!text || text->size() > bytes_max) {
+      reject(name, "has an element that is not a string of at most " + std::to_string(bytes_max) +
+                       " bytes");
+      return {};
+    }
+    out.emplace_back(text->data(), text->size());
+  }
+  return out;
+}
+
 Result<JsonDocument> JsonDocument::parse(std::string_view text, std::string_view where,
                                          ErrorCode code, JsonLimits limits) {
   auto wrong = [&](const std::string& reason) {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
@@ -46,6 +47,8 @@ class JsonFields {
   // Calls `element` for each object in an array of at most `count_max`. Absent: no call.
   void each(std::string_view name, size_t count_max,
             const std::function<void(JsonFields&)>& element);
+  // The strings, of at most `bytes_max` each, in an array of at most `count_max`. Absent: none.
+  std::vector<std::string> texts_or_empty(std::string_view name, size_t count_max, size_t bytes_max);
 
   // Records an error about a field whose text has the right type and a wrong value.
   void reject(std::string_view name, std::string_view reason);

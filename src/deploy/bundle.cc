@@ -21,12 +21,12 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-constexpr std::array<std::pair<ModuleKind, std::string_view>, 5> kKindNames = {{
-    {ModuleKind::kEsm, "esm"},
-    {ModuleKind::kText, "text"},
-    {ModuleKind::kData, "data"},
-    {ModuleKind::kWasm, "wasm"},
-    {ModuleKind::kSourceMap, "sourcemap"},
+constexpr std::array<std::pair<BundledKind, std::string_view>, 5> kKindNames = {{
+    {BundledKind::kEsm, "esm"},
+    {BundledKind::kText, "text"},
+    {BundledKind::kData, "data"},
+    {BundledKind::kWasm, "wasm"},
+    {BundledKind::kSourceMap, "sourcemap"},
 }};
 
 // Modules of Node that may be imported by their bare name under nodejs_compat.
@@ -43,12 +43,12 @@ constexpr std::array<std::string_view, 10> kCodeExtensions = {
 
 constexpr size_t kDirectoryEntriesMax = 100'000;
 
-std::optional<ModuleKind> kind_of(RuleType type) {
+std::optional<BundledKind> kind_of(RuleType type) {
   switch (type) {
-    case RuleType::kEsModule: return ModuleKind::kEsm;
-    case RuleType::kText: return ModuleKind::kText;
-    case RuleType::kData: return ModuleKind::kData;
-    case RuleType::kCompiledWasm: return ModuleKind::kWasm;
+    case RuleType::kEsModule: return BundledKind::kEsm;
+    case RuleType::kText: return BundledKind::kText;
+    case RuleType::kData: return BundledKind::kData;
+    case RuleType::kCompiledWasm: return BundledKind::kWasm;
     case RuleType::kCommonJs: return std::nullopt;
   }
   return std::nullopt;
@@ -81,12 +81,12 @@ Result<std::string> read_whole(const fs::path& file, size_t bytes_max) {
 // Collects modules within the limits.
 class ModuleSet {
  public:
-  Result<void> add(std::string name, ModuleKind kind, const fs::path& file) {
+  Result<void> add(std::string name, BundledKind kind, const fs::path& file) {
     auto content = read_whole(file, kBundleBytesMax - bytes_);
     if (!content) return fail(std::move(content).error());
     return add(std::move(name), kind, std::move(*content));
   }
-  Result<void> add(std::string name, ModuleKind kind, std::string content) {
+  Result<void> add(std::string name, BundledKind kind, std::string content) {
     if (modules_.size() >= kBundleModulesMax) {
       return fail(Error::invalid(
           fmt::format("more than {} modules ('{}' is one too many)", kBundleModulesMax, name)));
@@ -99,13 +99,13 @@ class ModuleSet {
     modules_.push_back({std::move(name), kind, Blob(std::move(content))});
     return {};
   }
-  std::vector<Module> take() {
-    std::ranges::sort(modules_, {}, &Module::name);
+  std::vector<BundledModule> take() {
+    std::ranges::sort(modules_, {}, &BundledModule::name);
     return std::move(modules_);
   }
 
  private:
-  std::vector<Module> modules_;
+  std::vector<BundledModule> modules_;
   size_t bytes_ = 0;
 };
 
@@ -339,16 +339,16 @@ Result<Bundle> bundle_with_esbuild(const WorkerConfig& config, const BundleOptio
   ModuleSet modules;
   auto code = read_whole(out_dir / "index.js", kBundleBytesMax);
   if (!code) return fail(std::move(code).error());
-  TRY(modules.add("index.js", ModuleKind::kEsm, *code));
+  TRY(modules.add("index.js", BundledKind::kEsm, *code));
   auto map = read_whole(out_dir / "index.js.map", kBundleBytesMax);
   if (!map) return fail(std::move(map).error());
-  TRY(modules.add("index.js.map", ModuleKind::kSourceMap,
+  TRY(modules.add("index.js.map", BundledKind::kSourceMap,
                   portable_source_map(std::move(*map), out_dir, project)));
   for (const auto& [name, from] : outputs->copied) {
     std::string file = from.substr(0, from.find('?'));
     auto* rule = matching_rule(config.rules, file);
     auto kind = rule ? kind_of(rule->type) : std::nullopt;
-    if (!kind || *kind == ModuleKind::kEsm) {
+    if (!kind || *kind == BundledKind::kEsm) {
       return fail(Error::invalid(fmt::format(
           "{}: is imported, but no rule in {} says what it is (Text, Data or CompiledWasm)", file,
           config.file.filename().string())));
@@ -392,7 +392,7 @@ Result<Bundle> take_as_is(const WorkerConfig& config) {
   const fs::path base = main.parent_path();
   const std::string main_name = main.filename().string();
   ModuleSet modules;
-  TRY(modules.add(main_name, ModuleKind::kEsm, main));
+  TRY(modules.add(main_name, BundledKind::kEsm, main));
 
   std::set<std::string> maps;
   std::set<std::string> code{main_name};
@@ -422,13 +422,13 @@ Result<Bundle> take_as_is(const WorkerConfig& config) {
       return fail(Error::unsupported(
           fmt::format("{}: CommonJS modules are not supported yet", it->path().string())));
     }
-    if (*kind == ModuleKind::kEsm) code.insert(name);
+    if (*kind == BundledKind::kEsm) code.insert(name);
     TRY(modules.add(name, *kind, it->path()));
   }
   if (ec) return fail(Error::invalid(fmt::format("{}: {}", base.string(), ec.message())));
   for (const auto& name : maps) {
     if (code.contains(name.substr(0, name.size() - 4))) {
-      TRY(modules.add(name, ModuleKind::kSourceMap, base / name));
+      TRY(modules.add(name, BundledKind::kSourceMap, base / name));
     }
   }
   Bundle bundle;
@@ -444,14 +444,14 @@ bool is_program(const fs::path& file) {
 
 }  // namespace
 
-std::string_view to_string(ModuleKind kind) {
+std::string_view to_string(BundledKind kind) {
   for (const auto& [k, name] : kKindNames) {
     if (k == kind) return name;
   }
   return "unknown";
 }
 
-std::optional<ModuleKind> parse_module_kind(std::string_view text) {
+std::optional<BundledKind> parse_bundled_kind(std::string_view text) {
   for (const auto& [kind, name] : kKindNames) {
     if (name == text) return kind;
   }

@@ -20,7 +20,7 @@
 
 namespace celld {
 
-enum class ModuleKind : uint8_t {
+enum class BundledKind : uint8_t {
   kEsm,        // JavaScript, an ES module
   kText,       // default export: a string
   kData,       // default export: an ArrayBuffer
@@ -29,17 +29,17 @@ enum class ModuleKind : uint8_t {
 };
 
 // "esm", "text", "data", "wasm", "sourcemap".
-std::string_view to_string(ModuleKind kind);
-std::optional<ModuleKind> parse_module_kind(std::string_view text);
+std::string_view to_string(BundledKind kind);
+std::optional<BundledKind> parse_bundled_kind(std::string_view text);
 
-struct Module {
+struct BundledModule {
   std::string name;  // relative, '/' between its parts; imports are "./<name>" or relative to the importer
-  ModuleKind kind = ModuleKind::kEsm;
+  BundledKind kind = BundledKind::kEsm;
   Blob content;
 };
 
 struct Bundle {
-  std::vector<Module> modules;  // sorted by name
+  std::vector<BundledModule> modules;  // sorted by name
   std::string main;             // the name of the module to start with
   // What the main module exports; absent when it was taken as it is (no_bundle).
   std::optional<std::vector<std::string>> exports;

@@ -44,7 +44,7 @@ class Project {
 
 std::string error_of(const Result<Bundle>& r) { return r ? "no error" : r.error().message; }
 
-const Module* find(const Bundle& bundle, ModuleKind kind, std::string_view prefix = "") {
+const BundledModule* find(const Bundle& bundle, BundledKind kind, std::string_view prefix = "") {
   for (const auto& m : bundle.modules) {
     if (m.kind == kind && m.name.starts_with(prefix)) return &m;
   }
@@ -66,7 +66,7 @@ TEST(Bundle, typescript_with_imports_becomes_one_module) {
   EXPECT_THAT(code, HasSubstr("\"one\""));
   EXPECT_THAT(code, HasSubstr("from \"cloudflare:workers\""));
   EXPECT_THAT(*bundle->exports, ::testing::UnorderedElementsAre("Counter", "default"));
-  EXPECT_EQ(bundle->modules[1].kind, ModuleKind::kSourceMap);
+  EXPECT_EQ(bundle->modules[1].kind, BundledKind::kSourceMap);
   EXPECT_LT(bundle->took, std::chrono::seconds(30));
 }
 
@@ -83,7 +83,7 @@ TEST(Bundle, the_same_sources_give_the_same_bytes_in_any_folder) {
     EXPECT_EQ(a.modules[i].name, b.modules[i].name);
     EXPECT_EQ(a.modules[i].content, b.modules[i].content);
   }
-  EXPECT_THAT(std::string(find(a, ModuleKind::kSourceMap)->content.view()), HasSubstr("\"src/index.ts\""));
+  EXPECT_THAT(std::string(find(a, BundledKind::kSourceMap)->content.view()), HasSubstr("\"src/index.ts\""));
 }
 
 // TOOL-01: deploy refuses wrangler define / rules.
@@ -96,14 +96,14 @@ TEST(Bundle, text_data_and_wasm_are_modules_of_their_kind) {
   p.file("src/c.wasm", std::string("\0asm\1\0\0\0", 8));
   auto bundle = p.bundle(R"(, "rules": [{"type": "Text", "globs": ["**/*.md"], "fallthrough": true}])");
   ASSERT_TRUE(bundle) << error_of(bundle);
-  EXPECT_EQ(find(*bundle, ModuleKind::kText, "a-")->content.view(), "text");
-  EXPECT_EQ(find(*bundle, ModuleKind::kText, "e-")->content.view(), "# e");
-  EXPECT_EQ(find(*bundle, ModuleKind::kData, "b-")->content.size(), 2u);
-  std::string code(find(*bundle, ModuleKind::kEsm)->content.view());
+  EXPECT_EQ(find(*bundle, BundledKind::kText, "a-")->content.view(), "text");
+  EXPECT_EQ(find(*bundle, BundledKind::kText, "e-")->content.view(), "# e");
+  EXPECT_EQ(find(*bundle, BundledKind::kData, "b-")->content.size(), 2u);
+  std::string code(find(*bundle, BundledKind::kEsm)->content.view());
   size_t wasm = 0;
   for (const auto& m : bundle->modules) {
-    if (m.kind == ModuleKind::kSourceMap || m.kind == ModuleKind::kEsm) continue;
-    wasm += m.kind == ModuleKind::kWasm;
+    if (m.kind == BundledKind::kSourceMap || m.kind == BundledKind::kEsm) continue;
+    wasm += m.kind == BundledKind::kWasm;
     EXPECT_THAT(code, HasSubstr("\"./" + m.name + "\"")) << "every module is imported by its name";
   }
   EXPECT_EQ(wasm, 2u) << "by its name, and by its name with ?module";
