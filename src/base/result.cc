@@ -39,7 +39,7 @@ Retry default_retry(ErrorCode code) {
 }  // namespace
 
 Error Error::make(ErrorCode code, std::string message) {
-  return Error{code, default_retry(code), std::move(message)};
+  return Error{code, default_retry(code), std::move(message), 0};
 }
 
 Error Error::at(std::string_view where) const {

@@ -38,6 +38,7 @@ struct Error {
   ErrorCode code = ErrorCode::kInternal;
   Retry retry = Retry::kUnknown;
   std::string message;
+  uint32_t retry_after_ms = 0;  // the other side asked for that pause; 0 = it did not say
 
   static Error make(ErrorCode code, std::string message);
   static Error not_found(std::string m) { return make(ErrorCode::kNotFound, std::move(m)); }

@@ -1,0 +1,142 @@
+#include "store/fault_store.h"
+
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace celld {
+
+namespace {
+
+template <class R>
+R failure(Error e) {
+  if constexpr (std::is_same_v<R, SwapResult>) {
+    return SwapResult::ambiguous(std::move(e));
+  } else {
+    return fail(std::move(e));
+  }
+}
+
+template <class R>
+struct Journey {
+  explicit Journey(World& world) : arrived(world) {}
+  std::optional<R> reply;
+  Signal arrived;
+};
+
+// The request on its way, which no deadline of its sender stops. `request` keeps the inner store alive.
+template <class R>
+Task<void> travel(World& world, std::shared_ptr<Journey<R>> journey,
+                  std::move_only_function<Task<R>()> request, Fault fault, std::string where) {
+  if (fault.kind == Fault::Kind::kHang) co_return;
+  if (fault.before > Duration(0)) co_await sleep_for(world, fault.before);
+  std::optional<R> reply;
+  switch (fault.kind) {
+    case Fault::Kind::kLoseBefore:
+      reply.emplace(failure<R>(Error::unavailable(where + ": connection reset (injected)")));
+      break;
+    case Fault::Kind::kServerError:
+      reply.emplace(failure<R>(Error::unavailable(where + ": 500 InternalError (injected)")));
+      break;
+    case Fault::Kind::kThrottle: {
+      Error slow = Error::unavailable(where + ": 503 SlowDown (injected)");
+      slow.retry_after_ms = fault.retry_after_ms;
+      reply.emplace(failure<R>(std::move(slow)));
+      break;
+    }
+    default: {
+      Task<R> task = request();
+      reply.emplace(co_await std::move(task));
+    }
+  }
+  if (fault.kind == Fault::Kind::kDuplicate) {
+    Task<R> again = request();
+    R ignored = co_await std::move(again);
+    (void)ignored;
+  }
+  if (fault.after > Duration(0)) co_await sleep_for(world, fault.after);
+  if (fault.kind == Fault::Kind::kLoseAfter) {
+    reply.emplace(failure<R>(Error::unavailable(where + ": reply lost (injected)")));
+  }
+  journey->reply = std::move(reply);
+  journey->arrived.notify_all();
+}
+
+}  // namespace
+
+FaultStore::FaultStore(World& world, std::shared_ptr<ObjectStore> inner, Script script)
+    : world_(world), inner_(std::move(inner)), script_(std::move(script)) {}
+
+FaultStore::FaultStore(World& world, std::shared_ptr<ObjectStore> inner, Duration delay)
+    : FaultStore(world, std::move(inner), [delay](const FaultCall&) {
+        Fault fault;
+        fault.before = delay / 2;
+        fault.after = delay - delay / 2;
+        return fault;
+      }) {}
+
+template <class R>
+Task<R> FaultStore::perform(StoreOp op, std::string key,
+                            std::move_only_function<Task<R>()> request, Deadline deadline) {
+  World& world = world_;
+  std::string where = describe() + ": " + std::string(to_string(op)) + " '" + key + "'";
+  Fault fault = script_(FaultCall{op, key, ++requests_});
+  auto journey = std::make_shared<Journey<R>>(world);
+  world.spawn(travel<R>(world, journey, std::move(request), fault, where));
+  while (!journey->reply) {
+    bool arrived = co_await journey->arrived.wait_until(deadline);
+    if (!arrived) co_return failure<R>(Error::deadline(where + ": no reply in time (injected)"));
+  }
+  co_return std::move(*journey->reply);
+}
+
+// The inner requests get no deadline: what is under way may still have its effect.
+Task<Result<StoredObject>> FaultStore::get(std::string key, Deadline deadline) {
+  std::move_only_function<Task<Result<StoredObject>>()> request = [inner = inner_, key] {
+    return inner->get(key, Deadline::never());
+  };
+  return perform(StoreOp::kGet, std::move(key), std::move(request), deadline);
+}
+
+Task<Result<StoredObject>> FaultStore::get_range(std::string key, ByteRange range,
+                                                 Deadline deadline) {
+  std::move_only_function<Task<Result<StoredObject>>()> request = [inner = inner_, key, range] {
+    return inner->get_range(key, range, Deadline::never());
+  };
+  return perform(StoreOp::kGetRange, std::move(key), std::move(request), deadline);
+}
+
+Task<SwapResult> FaultStore::put_if(std::string key, Blob body, Condition condition,
+                                    Deadline deadline) {
+  std::move_only_function<Task<SwapResult>()> request =
+      [inner = inner_, key, body = std::move(body), condition = std::move(condition)] {
+        return inner->put_if(key, body, condition, Deadline::never());
+      };
+  return perform(StoreOp::kPutIf, std::move(key), std::move(request), deadline);
+}
+
+Task<Result<Version>> FaultStore::put(std::string key, Blob body, Deadline deadline) {
+  std::move_only_function<Task<Result<Version>>()> request =
+      [inner = inner_, key, body = std::move(body)] {
+        return inner->put(key, body, Deadline::never());
+      };
+  return perform(StoreOp::kPut, std::move(key), std::move(request), deadline);
+}
+
+Task<Result<void>> FaultStore::remove(std::string key, Deadline deadline) {
+  std::move_only_function<Task<Result<void>>()> request = [inner = inner_, key] {
+    return inner->remove(key, Deadline::never());
+  };
+  return perform(StoreOp::kRemove, std::move(key), std::move(request), deadline);
+}
+
+Task<Result<ListPage>> FaultStore::list(ListRequest request, Deadline deadline) {
+  std::string prefix = request.prefix;
+  std::move_only_function<Task<Result<ListPage>>()> send = [inner = inner_,
+                                                           request = std::move(request)] {
+    return inner->list(request, Deadline::never());
+  };
+  return perform(StoreOp::kList, std::move(prefix), std::move(send), deadline);
+}
+
+}  // namespace celld

@@ -1,0 +1,60 @@
+// file:///dir: a bucket in a directory, safe between the processes of one machine.
+//
+// An acknowledged write survives a crash at any instruction and, with Fsync::kOn, a power failure.
+// A version names one write, never a content: equal bytes get different versions. The format is
+// described in docs/formats/file-store.md.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "store/file_pool.h"
+#include "store/file_dirs.h"
+#include "store/object_store.h"
+
+namespace celld {
+
+class FileDisk;
+
+class FileStore final : public ObjectStore {
+ public:
+  struct Options {
+    Fsync fsync = Fsync::kOn;
+    size_t threads = 4;          // that wait for the disk; 1 to 64
+    size_t queue_max = 4096;     // operations that wait for a thread; more are kOverloaded
+    uint64_t object_bytes_max = 1ull << 30;
+  };
+
+  // `dir` is an absolute path: an empty directory, a missing one whose parent exists, or one that a
+  // FileStore made. Blocks on the disk for a moment. Errors name the directory and the reason.
+  // `world` outlives the store.
+  static Result<std::unique_ptr<FileStore>> open(World& world, std::string dir, Options options);
+
+  // Finishes what a thread has begun; what still waits ends with kCancelled.
+  ~FileStore() override;
+
+  Task<Result<StoredObject>> get(std::string key, Deadline deadline) override;
+  Task<Result<StoredObject>> get_range(std::string key, ByteRange range,
+                                       Deadline deadline) override;
+  Task<SwapResult> put_if(std::string key, Blob body, Condition condition,
+                          Deadline deadline) override;
+  Task<Result<Version>> put(std::string key, Blob body, Deadline deadline) override;
+  Task<Result<void>> remove(std::string key, Deadline deadline) override;
+  Task<Result<ListPage>> list(ListRequest request, Deadline deadline) override;
+  std::string describe() const override;
+
+ private:
+  FileStore(World& world, std::unique_ptr<FileDisk> disk, Options options);
+
+  template <class R, class Work>
+  Task<R> on_disk(std::string what, Deadline deadline, Work work);
+  Result<void> check_write(const std::string& key, const Blob& body) const;
+
+  World& world_;
+  const Options options_;
+  // Shared with the jobs, which may outlive this object by a moment.
+  const std::shared_ptr<FileDisk> disk_;
+  std::unique_ptr<FilePool> pool_;
+};
+
+}  // namespace celld

@@ -1,0 +1,156 @@
+#include "store/metered_store.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace celld {
+
+namespace {
+
+std::string_view area_of(std::string_view key) { return key.substr(0, key.find('/')); }
+
+template <class T>
+OpCounts outcome_of(const Result<T>& result) {
+  OpCounts out;
+  if (!result) {
+    (result.error().code == ErrorCode::kNotFound ? out.not_found : out.failed) = 1;
+  }
+  return out;
+}
+
+OpCounts outcome_of_read(const Result<StoredObject>& result) {
+  OpCounts out = outcome_of(result);
+  if (result) out.bytes_down = result->body.size();
+  return out;
+}
+
+}  // namespace
+
+std::string_view to_string(StoreOp op) {
+  switch (op) {
+    case StoreOp::kGet: return "get";
+    case StoreOp::kGetRange: return "get-range";
+    case StoreOp::kPutIf: return "put-if";
+    case StoreOp::kPut: return "put";
+    case StoreOp::kRemove: return "delete";
+    case StoreOp::kList: return "list";
+  }
+  return "?";
+}
+
+OpCounts& OpCounts::operator+=(const OpCounts& o) {
+  requests += o.requests;
+  failed += o.failed;
+  not_found += o.not_found;
+  rejected += o.rejected;
+  bytes_up += o.bytes_up;
+  bytes_down += o.bytes_down;
+  return *this;
+}
+
+OpCounts StoreCounts::total() const {
+  OpCounts sum;
+  for (const auto& counts : by_op) sum += counts;
+  return sum;
+}
+
+std::string StoreCounts::summary() const {
+  OpCounts sum = total();
+  std::string ops;
+  for (size_t i = 0; i < kStoreOps; ++i) {
+    if (by_op[i].requests == 0) continue;
+    if (!ops.empty()) ops += ", ";
+    ops += to_string(static_cast<StoreOp>(i));
+    ops += ' ' + std::to_string(by_op[i].requests);
+  }
+  std::string out = std::to_string(sum.requests) + " requests";
+  if (!ops.empty()) out += " (" + ops + ")";
+  out += ", " + std::to_string(round_trips) + " round trips, " + std::to_string(sum.bytes_up) +
+         " bytes up, " + std::to_string(sum.bytes_down) + " bytes down";
+  return out;
+}
+
+MeteredStore::MeteredStore(std::shared_ptr<ObjectStore> inner) : inner_(std::move(inner)) {}
+
+void MeteredStore::reset() {
+  uint64_t outstanding = counts_.outstanding;
+  counts_ = StoreCounts();
+  counts_.outstanding = outstanding;
+  counts_.outstanding_max = outstanding;
+  depth_ended_ = 0;
+  ++generation_;
+}
+
+MeteredStore::Call MeteredStore::begin(StoreOp op, std::string_view key, uint64_t bytes_up) {
+  Call call{op, std::string(area_of(key)), depth_ended_ + 1, generation_};
+  if (counts_.by_area.size() >= kAreasMax && !counts_.by_area.contains(call.area)) {
+    call.area = "...";
+  }
+  OpCounts begun;
+  begun.requests = 1;
+  begun.bytes_up = bytes_up;
+  counts_.by_op[static_cast<size_t>(op)] += begun;
+  counts_.by_area[call.area][static_cast<size_t>(op)] += begun;
+  ++counts_.outstanding;
+  counts_.outstanding_max = std::max(counts_.outstanding_max, counts_.outstanding);
+  counts_.round_trips = std::max(counts_.round_trips, call.depth);
+  return call;
+}
+
+void MeteredStore::end(const Call& call, const OpCounts& outcome) {
+  --counts_.outstanding;
+  if (call.generation != generation_) return;
+  counts_.by_op[static_cast<size_t>(call.op)] += outcome;
+  counts_.by_area[call.area][static_cast<size_t>(call.op)] += outcome;
+  depth_ended_ = std::max(depth_ended_, call.depth);
+}
+
+Task<Result<StoredObject>> MeteredStore::get(std::string key, Deadline deadline) {
+  Call call = begin(StoreOp::kGet, key, 0);
+  Result<StoredObject> result = co_await inner_->get(std::move(key), deadline);
+  end(call, outcome_of_read(result));
+  co_return result;
+}
+
+Task<Result<StoredObject>> MeteredStore::get_range(std::string key, ByteRange range,
+                                                   Deadline deadline) {
+  Call call = begin(StoreOp::kGetRange, key, 0);
+  Result<StoredObject> result = co_await inner_->get_range(std::move(key), range, deadline);
+  end(call, outcome_of_read(result));
+  co_return result;
+}
+
+Task<SwapResult> MeteredStore::put_if(std::string key, Blob body, Condition condition,
+                                      Deadline deadline) {
+  Call call = begin(StoreOp::kPutIf, key, body.size());
+  SwapResult result =
+      co_await inner_->put_if(std::move(key), std::move(body), std::move(condition), deadline);
+  OpCounts outcome;
+  outcome.rejected = result.outcome == SwapOutcome::kRejected ? 1 : 0;
+  outcome.failed = result.outcome == SwapOutcome::kAmbiguous ? 1 : 0;
+  end(call, outcome);
+  co_return result;
+}
+
+Task<Result<Version>> MeteredStore::put(std::string key, Blob body, Deadline deadline) {
+  Call call = begin(StoreOp::kPut, key, body.size());
+  Result<Version> result = co_await inner_->put(std::move(key), std::move(body), deadline);
+  end(call, outcome_of(result));
+  co_return result;
+}
+
+Task<Result<void>> MeteredStore::remove(std::string key, Deadline deadline) {
+  Call call = begin(StoreOp::kRemove, key, 0);
+  Result<void> result = co_await inner_->remove(std::move(key), deadline);
+  end(call, outcome_of(result));
+  co_return result;
+}
+
+Task<Result<ListPage>> MeteredStore::list(ListRequest request, Deadline deadline) {
+  Call call = begin(StoreOp::kList, request.prefix, 0);
+  Result<ListPage> result = co_await inner_->list(std::move(request), deadline);
+  end(call, outcome_of(result));
+  co_return result;
+}
+
+}  // namespace celld

@@ -1,0 +1,86 @@
+// Counts what goes to a bucket: for benchmarks, metrics and tests that promise a number of requests.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "store/object_store.h"
+
+namespace celld {
+
+enum class StoreOp : uint8_t { kGet, kGetRange, kPutIf, kPut, kRemove, kList };
+inline constexpr size_t kStoreOps = 6;
+
+// "get", "get-range", "put-if", "put", "delete", "list".
+std::string_view to_string(StoreOp op);
+
+struct OpCounts {
+  uint64_t requests = 0;     // begun
+  uint64_t failed = 0;       // ended with an error other than kNotFound, or ambiguously
+  uint64_t not_found = 0;
+  uint64_t rejected = 0;     // conditional writes
+  uint64_t bytes_up = 0;     // bodies
+  uint64_t bytes_down = 0;
+
+  OpCounts& operator+=(const OpCounts& o);
+};
+
+struct StoreCounts {
+  std::array<OpCounts, kStoreOps> by_op;
+  // By the first component of the key or the listed prefix ("journal", "cells"); at most
+  // kAreasMax, the rest under "...".
+  std::map<std::string, std::array<OpCounts, kStoreOps>, std::less<>> by_area;
+  // The length of the longest chain of requests each of which began after its predecessor had
+  // ended: what a user waits for, in units of the store's delay. Exact while all requests take
+  // equally long; unrelated requests in the background count too.
+  uint64_t round_trips = 0;
+  uint64_t outstanding = 0;      // now
+  uint64_t outstanding_max = 0;  // since the last reset
+
+  const OpCounts& operator[](StoreOp op) const { return by_op[static_cast<size_t>(op)]; }
+  OpCounts total() const;
+  // "3 requests (put-if 1, get 2), 2 round trips, 10240 bytes up, 512 bytes down"
+  std::string summary() const;
+};
+
+class MeteredStore final : public ObjectStore {
+ public:
+  static constexpr size_t kAreasMax = 64;
+
+  explicit MeteredStore(std::shared_ptr<ObjectStore> inner);
+
+  const StoreCounts& counts() const { return counts_; }
+  // Requests that are under way end uncounted, but stay outstanding.
+  void reset();
+
+  Task<Result<StoredObject>> get(std::string key, Deadline deadline) override;
+  Task<Result<StoredObject>> get_range(std::string key, ByteRange range,
+                                       Deadline deadline) override;
+  Task<SwapResult> put_if(std::string key, Blob body, Condition condition,
+                          Deadline deadline) override;
+  Task<Result<Version>> put(std::string key, Blob body, Deadline deadline) override;
+  Task<Result<void>> remove(std::string key, Deadline deadline) override;
+  Task<Result<ListPage>> list(ListRequest request, Deadline deadline) override;
+  std::string describe() const override { return inner_->describe(); }
+
+ private:
+  struct Call {
+    StoreOp op;
+    std::string area;
+    uint64_t depth;       // in the chain of requests
+    uint64_t generation;  // of reset
+  };
+  Call begin(StoreOp op, std::string_view key, uint64_t bytes_up);
+  void end(const Call& call, const OpCounts& outcome);
+
+  const std::shared_ptr<ObjectStore> inner_;
+  StoreCounts counts_;
+  uint64_t depth_ended_ = 0;
+  uint64_t generation_ = 0;
+};
+
+}  // namespace celld
