@@ -56,9 +56,10 @@ inline bool is_snapshot(const LtxInfo& info) { return info.min == Txid(1); }
 // it carries the checksum of the whole database. Costs about 6 us a page.
 Blob encode_ltx(const LtxInfo& info, std::span<const NumberedPage> pages);
 
-// Verifies everything: magic, sizes, order, bounds, page index, checksums. Anything else than the
-// output of encode_ltx is Error::corrupt, which names the offset and the reason, or
-// Error::unsupported for LTX that others may write (other page sizes, LZ4 frames).
+// Verifies everything: magic, sizes, order, bounds, page index, checksums. What comes back is
+// what went into encode_ltx; anything else is Error::corrupt, which names the offset and the
+// reason, or Error::unsupported for LTX that others may write (other page sizes, LZ4 frames).
+// (Bytes that differ within a compressed block but give the same page go unnoticed.)
 // Needs up to 150 times the memory of `bytes`: bound those, or use read_ltx.
 Result<LtxFile> decode_ltx(std::string_view bytes);
 
