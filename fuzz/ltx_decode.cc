@@ -14,7 +14,9 @@ using namespace celld;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view bytes = as_chars({data, size});
-  if (auto name = parse_ltx_key(bytes)) CHECK(ltx_key(*name) == bytes);
+  if (auto name = parse_ltx_key(bytes)) {
+    CHECK(ltx_key(*name) == bytes);
+  }
   (void)decode_ltx_header(bytes);
   (void)page_index_tail_bytes(bytes, size);
   (void)decode_page_frame(bytes, 1);

@@ -38,9 +38,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   round_trip(text, "wake/unowned/2023-11-14T22:13/C:1", decode_unowned_alarm, encode_unowned_alarm);
 
   // The same bytes as keys.
-  if (auto k = parse_unowned_alarm_key(text)) CHECK(unowned_alarm_key(k->cell, k->minute) == text);
-  if (auto k = parse_alarm_index_key(text)) CHECK(alarm_index_key(k->node, k->shard) == text);
-  if (auto k = parse_node_key(text)) CHECK(node_key(*k) == text);
-  if (auto k = parse_owner_key(text)) CHECK(owner_key(*k) == text);
+  if (auto k = parse_unowned_alarm_key(text)) {
+    CHECK(unowned_alarm_key(k->cell, k->minute) == text);
+  }
+  if (auto k = parse_alarm_index_key(text)) {
+    CHECK(alarm_index_key(k->node, k->shard) == text);
+  }
+  if (auto k = parse_node_key(text)) {
+    CHECK(node_key(*k) == text);
+  }
+  if (auto k = parse_owner_key(text)) {
+    CHECK(owner_key(*k) == text);
+  }
   return 0;
 }

@@ -29,7 +29,9 @@ void run(std::string_view bytes) {
   if (!commits) return;
   CHECK(commits->size() <= content->parts.size());
   for (const EncodedCommit& c : *commits) (void)decode_commit(c);
-  if (auto open = assembler.incomplete()) CHECK(open->first == content->slot);
+  if (auto open = assembler.incomplete()) {
+    CHECK(open->first == content->slot);
+  }
   SlotContent next = *content;
   next.slot = next.slot.next();
   (void)assembler.feed_encoded(next);
@@ -39,7 +41,9 @@ void run(std::string_view bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view bytes = as_chars({data, size});
-  if (auto name = parse_journal_key(bytes)) CHECK(journal_key(name->node, name->slot) == bytes);
+  if (auto name = parse_journal_key(bytes)) {
+    CHECK(journal_key(name->node, name->slot) == bytes);
+  }
   run(bytes);
   // The last 8 bytes replaced by the right checksum: what lies behind it is reached as well.
   if (size < 8) return 0;
