@@ -10,9 +10,7 @@ file(MAKE_DIRECTORY ${gen}/js_prelude)
 if(EXISTS ${CMAKE_SOURCE_DIR}/js/prelude.ts)
   add_custom_command(
     OUTPUT ${gen}/prelude.js
-    COMMAND ${CMAKE_SOURCE_DIR}/node_modules/.bin/esbuild js/prelude.ts --bundle --format=iife
-            --target=es2022 --platform=browser --legal-comments=none --log-level=warning
-            --outfile=${gen}/prelude.js
+    COMMAND node js/build.mjs ${gen}/prelude.js
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
     DEPENDS ${js_sources} ${CMAKE_SOURCE_DIR}/package-lock.json
     COMMENT "Bundling js/prelude.ts"

@@ -50,7 +50,8 @@ interface Native {
   // To a Durable Object. `name` is the name the id was made from, if known.
   stubFetch(call: CallId, ns: number, id: string, name: string | undefined, method: string, url: string,
             headers: HeaderBlock, body: Body): void;
-  // Answer: hooks.callValue with the bytes of the result (ArrayBuffer) for deserialize().
+  // Answer: hooks.callValue with the bytes of the result for deserialize(); null for undefined.
+  // `args` without a byte: the caller reads the property `method` instead of calling it.
   stubRpc(call: CallId, ns: number, id: string, name: string | undefined, method: string,
           args: Uint8Array): void;
   cancelCall(call: CallId): void;

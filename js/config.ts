@@ -1,0 +1,16 @@
+// What the deployment says about how the APIs behave. Set once, by setWorker.
+
+export const config = {
+  // deleteAll() removes the alarm too: from compatibility date 2026-02-24, or by flag.
+  delete_all_deletes_alarm: false,
+};
+
+export function configure(spec: EnvSpec): void {
+  config.delete_all_deletes_alarm = has_flag(
+    spec, "delete_all_deletes_alarm", "delete_all_preserves_alarm", "2026-02-24");
+}
+
+function has_flag(spec: EnvSpec, enable: string, disable: string, since: string): boolean {
+  if (spec.compatibilityFlags.includes(disable)) return false;
+  return spec.compatibilityFlags.includes(enable) || spec.compatibilityDate >= since;
+}

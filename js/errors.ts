@@ -1,0 +1,54 @@
+// Errors that come from the host or from another cell.
+
+import { DOMException } from "./dom_exception";
+import { native } from "./host";
+
+const ERROR_CLASSES: Record<string, ErrorConstructor> = {
+  Error, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError,
+};
+
+const DOM_NAMES = new Set([
+  "AbortError", "DataCloneError", "DataError", "InvalidAccessError", "InvalidCharacterError", "InvalidStateError",
+  "NetworkError", "NotFoundError", "NotSupportedError", "OperationError", "QuotaExceededError", "SyntaxErrorDOM",
+  "TimeoutError", "TypeMismatchError",
+]);
+
+const RETRYABLE = 1;
+const OVERLOADED = 2;
+const REMOTE = 4;
+const RESET = 8;
+
+export function make_error(name: string, message: string, flags: ErrorFlags): Error {
+  let error: Error;
+  if (DOM_NAMES.has(name)) {
+    error = new DOMException(message, name) as unknown as Error;
+  } else {
+    const known = Object.hasOwn(ERROR_CLASSES, name) ? ERROR_CLASSES[name]! : Error;
+    error = new known(message);
+    if (known === Error && name !== "Error" && name !== "") {
+      Object.defineProperty(error, "name", { value: name, configurable: true, writable: true, enumerable: false });
+    }
+  }
+  if (flags !== 0) {
+    const marked = error as Error & Record<string, boolean>;
+    if (flags & RETRYABLE) marked.retryable = true;
+    if (flags & OVERLOADED) marked.overloaded = true;
+    if (flags & REMOTE) marked.remote = true;
+    if (flags & RESET) marked.durableObjectReset = true;
+  }
+  return error;
+}
+
+// The same with the stack of where it was thrown, if that is known.
+export function host_error(name: string, message: string, stack: string, flags: ErrorFlags): Error {
+  const error = make_error(name, message, flags);
+  if (stack !== "") {
+    Object.defineProperty(error, "stack", { value: stack, configurable: true, writable: true, enumerable: false });
+  }
+  return error;
+}
+
+// Reports what nobody will handle, without ever throwing itself.
+export function report_error(error: unknown): void {
+  native.reportError(error);
+}

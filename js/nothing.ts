@@ -1,0 +1,2 @@
+// A module without content: stands in for imports that have only side effects.
+export {};

@@ -1,0 +1,93 @@
+// setTimeout and its kin, queueMicrotask, scheduler.wait.
+
+import { report_error } from "./errors";
+import { native } from "./host";
+import { AnyFunction, define_global, set_tag, wrong_argument } from "./util";
+import type { AbortSignal } from "./abort";
+
+interface Timer {
+  callback: AnyFunction;
+  args: unknown[] | null;
+  repeat: boolean;
+}
+
+const timers = new Map<number, Timer>();
+const SCOPE = "ServiceWorkerGlobalScope";
+
+function start(callback: AnyFunction, delay: unknown, repeat: boolean, args: unknown[] | null): number {
+  const ms = Number(delay);
+  const id = native.setTimer(ms > 0 ? Math.min(Math.trunc(ms), 0x7fffffff) : 0, repeat);
+  timers.set(id, { callback, args, repeat });
+  return id;
+}
+
+export function set_callback_timer(delay: number, callback: () => void): number {
+  return start(callback, delay, false, null);
+}
+
+function clear(id: unknown): void {
+  const key = Number(id);
+  if (timers.delete(key)) native.clearTimer(key);
+}
+
+export const clear_timer: (id: number) => void = clear;
+
+export function timer_due(id: number): void {
+  const timer = timers.get(id);
+  if (timer === undefined) return;
+  if (!timer.repeat) timers.delete(id);
+  try {
+    if (timer.args === null) timer.callback.call(globalThis);
+    else timer.callback.apply(globalThis, timer.args);
+  } catch (error) {
+    report_error(error);
+  }
+}
+
+const functions = {
+  setTimeout(callback: AnyFunction, delay: unknown = 0, ...args: unknown[]): number {
+    if (typeof callback !== "function") throw wrong_argument("setTimeout", SCOPE, 1, "function");
+    return start(callback, delay, false, args.length === 0 ? null : args);
+  },
+  setInterval(callback: AnyFunction, delay: unknown = 0, ...args: unknown[]): number {
+    if (typeof callback !== "function") throw wrong_argument("setInterval", SCOPE, 1, "function");
+    return start(callback, delay, true, args.length === 0 ? null : args);
+  },
+  clearTimeout(id: unknown = undefined): void {
+    clear(id);
+  },
+  clearInterval(id: unknown = undefined): void {
+    clear(id);
+  },
+  queueMicrotask(callback: AnyFunction): void {
+    if (typeof callback !== "function") throw wrong_argument("queueMicrotask", SCOPE, 1, "function");
+    RESOLVED.then(() => {
+      try {
+        callback();
+      } catch (error) {
+        report_error(error);
+      }
+    });
+  },
+};
+
+const RESOLVED = Promise.resolve();
+
+class Scheduler {
+  wait(delay: unknown, options: { signal?: AbortSignal } | undefined = undefined): Promise<void> {
+    if (arguments.length === 0) return Promise.reject(wrong_argument("wait", "Scheduler", 1, "number"));
+    const signal = options?.signal;
+    if (signal?.aborted) return Promise.reject(signal.reason);
+    return new Promise((resolve, reject) => {
+      const id = start(resolve, delay, false, null);
+      signal?.addEventListener("abort", () => {
+        clear(id);
+        reject(signal.reason);
+      }, { once: true });
+    });
+  }
+}
+
+for (const [name, value] of Object.entries(functions)) define_global(name, value);
+set_tag(Scheduler.prototype, "Scheduler");
+define_global("scheduler", new Scheduler());

@@ -1,0 +1,78 @@
+// Small helpers that every API module uses: error texts as workerd words them, property
+// attributes, argument checks.
+
+export type AnyFunction = (...args: any[]) => any;
+export type Constructor = abstract new (...args: any[]) => object;
+
+// Handed to constructors of classes that user code may or may not construct, to make an instance
+// without arguments to check.
+export const INTERNAL: unique symbol = Symbol("internal");
+
+export function wrong_argument(method: string, owner: string, index: number, type: string): TypeError {
+  return new TypeError(`Failed to execute '${method}' on '${owner}': parameter ${index} is not of type '${type}'.`);
+}
+
+export function wrong_constructor_argument(owner: string, index: number, type: string): TypeError {
+  return new TypeError(`Failed to construct '${owner}': constructor parameter ${index} is not of type '${type}'.`);
+}
+
+export function wrong_field(field: string, dict: string, type: string): TypeError {
+  return new TypeError(
+    `Incorrect type for the '${field}' field on '${dict}': the provided value is not of type '${type}'.`);
+}
+
+export function unsupported(what: string): Error {
+  return new Error(`${what} is not supported by celld yet.`);
+}
+
+// Makes the members of a class as Web IDL has them: enumerable on the prototype, with the class
+// name as its string tag.
+export function expose(target: Constructor, tag: string = target.name): void {
+  const prototype = target.prototype;
+  for (const key of Object.getOwnPropertyNames(prototype)) {
+    if (key === "constructor") continue;
+    const descriptor = Object.getOwnPropertyDescriptor(prototype, key)!;
+    descriptor.enumerable = true;
+    Object.defineProperty(prototype, key, descriptor);
+  }
+  set_tag(prototype, tag);
+}
+
+export function set_tag(prototype: object, tag: string): void {
+  Object.defineProperty(prototype, Symbol.toStringTag, { value: tag, configurable: true });
+}
+
+// A global as built-ins are: writable, configurable, not enumerable.
+export function define_global(name: string, value: unknown): void {
+  Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
+}
+
+// The bytes of a BufferSource without a copy; undefined for anything else.
+export function view_bytes(value: unknown): Uint8Array | undefined {
+  if (value instanceof Uint8Array) return value;
+  if (ArrayBuffer.isView(value)) return new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
+  if (is_array_buffer(value)) return new Uint8Array(value);
+  return undefined;
+}
+
+const array_buffer_length = Object.getOwnPropertyDescriptor(ArrayBuffer.prototype, "byteLength")!.get!;
+const shared_length = Object.getOwnPropertyDescriptor(SharedArrayBuffer.prototype, "byteLength")!.get!;
+
+export function is_array_buffer(value: unknown): value is ArrayBuffer {
+  if (typeof value !== "object" || value === null) return false;
+  if (value instanceof ArrayBuffer || value instanceof SharedArrayBuffer) return true;
+  const tag = Object.prototype.toString.call(value);
+  if (tag !== "[object ArrayBuffer]" && tag !== "[object SharedArrayBuffer]") return false;
+  try {
+    (tag === "[object ArrayBuffer]" ? array_buffer_length : shared_length).call(value);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+export function is_object(value: unknown): value is object {
+  return (typeof value === "object" && value !== null) || typeof value === "function";
+}
+
+export function noop(): void {}

@@ -1,0 +1,290 @@
+// The worker: its entry points, the dispatch of events to them and to the instances of cells.
+
+import { refuse_over_rpc, check_clone } from "./clone_check";
+import { configure } from "./config";
+import { DurableObjectNamespace, make_namespace } from "./durable_objects";
+import { Headers } from "./headers";
+import { native } from "./host";
+import { Request, client_gone, forget_client, make_request } from "./request";
+import { Response, send_response } from "./response";
+import { Cell, make_state } from "./state";
+import { ReadableStream, WritableStream } from "./streams";
+import { INTERNAL, expose, unsupported, wrong_argument } from "./util";
+import { hold_until } from "./wait_until";
+import { DurableObject, WorkerEntrypoint, env, loopback } from "./workers";
+
+const HANDLERS = ["fetch", "scheduled", "queue", "email", "tail", "trace", "test", "alarm"];
+
+type ClassExport = new (ctx: unknown, env: unknown) => Record<string, unknown>;
+
+// An export that events may go to: an object of handlers, or a class.
+interface Entrypoint {
+  handlers: Record<string, unknown> | null;
+  constructor_: ClassExport | null;
+}
+
+let exports: Record<string, unknown> = {};
+const entrypoints = new Map<string, Entrypoint>();
+let classes: ClassExport[] = [];
+const cells: (Cell | undefined)[] = [];
+
+export class ExecutionContext {
+  readonly props: object = {};
+  readonly exports: object = loopback;
+  #io: Io;
+
+  constructor(token: unknown, io: Io) {
+    if (token !== INTERNAL) throw new TypeError("Illegal constructor");
+    this.#io = io;
+  }
+
+  waitUntil(promise: unknown): void {
+    if (arguments.length === 0) throw wrong_argument("waitUntil", "ExecutionContext", 1, "Promise");
+    hold_until(this.#io, promise);
+  }
+  passThroughOnException(): void {
+    void this.#io;
+  }
+  abort(): never {
+    throw unsupported("abort() of ExecutionContext");
+  }
+}
+expose(ExecutionContext as never);
+
+class ScheduledController {
+  readonly scheduledTime: number;
+  readonly cron: string;
+  readonly type = "scheduled";
+
+  constructor(scheduled_time: number, cron: string) {
+    this.scheduledTime = scheduled_time;
+    this.cron = cron;
+  }
+  noRetry(): void {}
+}
+expose(ScheduledController);
+
+export function set_worker(namespace: Record<string, unknown>, spec: EnvSpec): string {
+  exports = namespace;
+  entrypoints.clear();
+  configure(spec);
+  const missing = [];
+  classes = [];
+  for (const key of Object.keys(spec.vars)) env[key] = spec.vars[key];
+  for (let ns = 0; ns < spec.namespaces.length; ns++) {
+    const { binding, className } = spec.namespaces[ns]!;
+    const found = namespace[className];
+    if (typeof found !== "function") {
+      missing.push(`class "${className}" (bound as "${binding}") is ` +
+        (found === undefined ? "not exported by the main module" : "exported, but is not a class"));
+      continue;
+    }
+    classes[ns] = found as ClassExport;
+    const bound: DurableObjectNamespace = make_namespace(ns);
+    if (binding !== "") env[binding] = bound;
+    loopback[className] ??= bound;
+  }
+  return missing.join("; ");
+}
+
+function entrypoint(name: string): Entrypoint {
+  let entry = entrypoints.get(name);
+  if (entry === undefined) {
+    const found = exports[name === "" ? "default" : name];
+    const is_class = typeof found === "function";
+    entry = {
+      handlers: !is_class && typeof found === "object" && found !== null ? (found as Record<string, unknown>) : null,
+      constructor_: is_class ? (found as ClassExport) : null,
+    };
+    entrypoints.set(name, entry);
+  }
+  return entry;
+}
+
+export function handler_names(name: string): string[] {
+  const { handlers, constructor_ } = entrypoint(name);
+  const owner = handlers ?? (constructor_?.prototype as Record<string, unknown> | undefined);
+  if (owner === undefined || owner === null) return [];
+  return HANDLERS.filter((handler) => typeof owner[handler] === "function");
+}
+
+// Calls a handler of the worker; what it returns or throws is what the event ends with.
+function call_handler(io: Io, name: string, handler: string, argument: unknown): unknown {
+  const entry = entrypoint(name);
+  const context = new ExecutionContext(INTERNAL, io);
+  const handlers = entry.handlers;
+  if (handlers !== null) {
+    const fn = handlers[handler];
+    if (typeof fn !== "function") throw no_handler(handler);
+    return fn.call(handlers, argument, env, context);
+  }
+  const constructor_ = entry.constructor_;
+  if (constructor_ === null) throw no_handler(handler);
+  if (!(constructor_.prototype instanceof WorkerEntrypoint)) {
+    throw new TypeError("The entrypoint class must extend WorkerEntrypoint, which can be imported from the module " +
+      '"cloudflare:workers".');
+  }
+  const instance = new constructor_(context, env);
+  const fn = instance[handler];
+  if (typeof fn !== "function") throw no_handler(handler);
+  return fn.call(instance, argument);
+}
+
+function no_handler(name: string): Error {
+  return new Error(`Handler does not export a ${name}() function.`);
+}
+
+function answer(io: Io, value: unknown): void {
+  if (!(value instanceof Response)) {
+    native.fail(io, new TypeError("Incorrect type for Promise: the Promise did not resolve to 'Response'."));
+    return;
+  }
+  try {
+    send_response(io, value);
+  } catch (error) {
+    native.fail(io, error);
+  }
+}
+
+// Ends a fetch event with what its handler returned.
+function answer_with(io: Io, result: unknown): void {
+  if (result instanceof Response) answer(io, result);
+  else if (is_thenable(result)) {
+    Promise.resolve(result).then((value) => answer(io, value), (error) => native.fail(io, error));
+  } else answer(io, result);
+}
+
+// Ends an event without a result.
+function done_with(io: Io, result: unknown): void {
+  if (is_thenable(result)) {
+    Promise.resolve(result).then(() => native.done(io), (error) => native.fail(io, error));
+  } else native.done(io);
+}
+
+function is_thenable(value: unknown): boolean {
+  return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
+}
+
+export function on_fetch(
+  io: Io, name: string, method: string, url: string, headers: HeaderBlock, body: Body, cf: string): void {
+  try {
+    answer_with(io, call_handler(io, name, "fetch", make_request(io, method, url, headers, body, cf)));
+  } catch (error) {
+    native.fail(io, error);
+  }
+}
+
+export function on_scheduled(io: Io, name: string, cron: string, scheduled_time: number): void {
+  try {
+    done_with(io, call_handler(io, name, "scheduled", new ScheduledController(scheduled_time, cron)));
+  } catch (error) {
+    native.fail(io, error);
+  }
+}
+
+export function construct(io: Io, cell: CellIndex, ns: number, id: string, name: string | undefined): void {
+  try {
+    const constructor_ = classes[ns]!;
+    const record = new Cell(cell, constructor_ as never);
+    cells[cell] = record;
+    record.instance = new constructor_(make_state(record, ns, id, name, loopback), env);
+    native.done(io);
+  } catch (error) {
+    cells[cell] = undefined;
+    native.fail(io, error);
+  }
+}
+
+function instance_of(cell: CellIndex): Record<string, unknown> {
+  const instance = cells[cell]?.instance;
+  if (instance === undefined || instance === null) throw new Error(`internal error: cell ${cell} has no instance`);
+  return instance;
+}
+
+export function on_cell_fetch(
+  io: Io, cell: CellIndex, method: string, url: string, headers: HeaderBlock, body: Body): void {
+  try {
+    const instance = instance_of(cell);
+    const fn = instance.fetch;
+    if (typeof fn !== "function") throw no_handler("fetch");
+    answer_with(io, fn.call(instance, make_request(io, method, url, headers, body, "")));
+  } catch (error) {
+    native.fail(io, error);
+  }
+}
+
+const RESERVED = new Set(["fetch", "connect", "alarm", "webSocketMessage", "webSocketClose", "webSocketError", "dup",
+  "constructor"]);
+
+function rpc_member(instance: Record<string, unknown>, name: string): unknown {
+  if (!(instance instanceof DurableObject)) {
+    throw new TypeError("The receiving Durable Object does not support RPC, because its class was not declared with " +
+      "`extends DurableObject`. In order to enable RPC, make sure your class extends the special class " +
+      '`DurableObject`, which can be imported from the module "cloudflare:workers".');
+  }
+  if (RESERVED.has(name)) throw new TypeError(`'${name}' is a reserved method and cannot be called over RPC.`);
+  // What the classes declare, not what is set on the instance, nor what every object has.
+  if (Object.hasOwn(instance, name) || name in Object.prototype || !(name in instance)) {
+    throw new TypeError(`The RPC receiver does not implement the method "${name}".`);
+  }
+  return instance[name];
+}
+
+export function on_cell_rpc(io: Io, cell: CellIndex, method: string, args: Uint8Array): void {
+  try {
+    const instance = instance_of(cell);
+    const member = rpc_member(instance, method);
+    let result = member;
+    if (args.length > 0) { // else the caller reads a property
+      if (typeof member !== "function") throw new TypeError(`"${method}" is not a function.`);
+      result = member.apply(instance, native.deserialize(args) as unknown[]);
+    }
+    if (is_thenable(result)) {
+      Promise.resolve(result).then((value) => reply(io, value), (error) => native.fail(io, error));
+    } else reply(io, result);
+  } catch (error) {
+    native.fail(io, error);
+  }
+}
+
+function reply(io: Io, value: unknown): void {
+  try {
+    if (value === undefined) {
+      native.replyBytes(io, null);
+      return;
+    }
+    if (typeof value === "function") throw unsupported("A function as the result of an RPC call");
+    check_clone(value, true);
+    native.replyBytes(io, native.serialize(value));
+  } catch (error) {
+    native.fail(io, error);
+  }
+}
+
+export function on_cell_alarm(io: Io, cell: CellIndex, retry_count: number, scheduled_time: number): void {
+  try {
+    const instance = instance_of(cell);
+    const fn = instance.alarm;
+    if (typeof fn !== "function") throw no_handler("alarm");
+    done_with(io, fn.call(instance,
+      { scheduledTime: scheduled_time, retryCount: retry_count, isRetry: retry_count > 0 }));
+  } catch (error) {
+    native.fail(io, error);
+  }
+}
+
+export function has_alarm_handler(cell: CellIndex): boolean {
+  return cells[cell]?.has_alarm_handler() ?? false;
+}
+
+export function drop_cell(cell: CellIndex): void {
+  cells[cell] = undefined;
+}
+
+export { client_gone as on_disconnected, forget_client as on_ended };
+
+refuse_over_rpc(Request, "Request");
+refuse_over_rpc(Response, "Response");
+refuse_over_rpc(Headers, "Headers");
+refuse_over_rpc(ReadableStream, "ReadableStream");
+refuse_over_rpc(WritableStream, "WritableStream");
