@@ -296,10 +296,11 @@ Result<std::vector<EncodedCommit>> CommitAssembler::feed_encoded(const SlotConte
     if (!open_) {
       if (part.index != 0) return fail(wrong(slot.slot, part, "its first part is missing"));
       TRY(check_position(slot.slot, part));
-      open_.emplace();
-      open_->commit = EncodedCommit{part.cell, part.epoch, part.txid, part.alarm, Blob()};
-      open_->part_count = part.count;
-      open_->first = slot.slot;
+      open_ = Open{.commit = {part.cell, part.epoch, part.txid, part.alarm, Blob()},
+                   .ltx = {},
+                   .next_part = 1,
+                   .part_count = part.count,
+                   .first = slot.slot};
     } else {
       const EncodedCommit& c = open_->commit;
       if (part.cell != c.cell || part.epoch != c.epoch || part.txid != c.txid ||

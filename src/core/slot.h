@@ -150,8 +150,8 @@ class CommitAssembler {
   struct Open {
     EncodedCommit commit;  // without pages
     std::string ltx;
-    uint32_t next_part = 1;
-    uint32_t part_count = 1;
+    uint32_t next_part;
+    uint32_t part_count;
     Slot first;
   };
   struct Position {
