@@ -12,6 +12,8 @@ namespace {
 constexpr int kRowsRead = 9;
 constexpr int kRowsWritten = 10;
 
+constexpr int kStepsBetweenChecks = 10'000;  // well under a millisecond
+
 uint64_t counter(sqlite3_stmt* statement, int which) {
   return static_cast<uint32_t>(sqlite3_stmt_status(statement, which, 0));
 }
@@ -104,6 +106,13 @@ SqlResult<> CellDatabase::open() {
   sqlite3_db_config(db_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   apply_limits();
   sqlite3_set_authorizer(db_, &CellDatabase::authorize, this);
+  sqlite3_progress_handler(
+      db_, kStepsBetweenChecks,
+      [](void* self) {
+        auto& db = *static_cast<CellDatabase*>(self);
+        return db.stop_check_ && db.stop_check_(db.stop_context_) ? 1 : 0;
+      },
+      this);
   sqlite3_rollback_hook(
       db_, [](void* self) { static_cast<CellDatabase*>(self)->file_->store->rollback(); }, this);
   return {};

@@ -80,6 +80,12 @@ class CellDatabase {
   // Whether SQLite has no transaction open: after an error it may have rolled back by itself.
   bool autocommit() const { return db_ == nullptr || sqlite3_get_autocommit(db_) != 0; }
 
+  // See CellStorage::set_stop_check. Holds for later connections too.
+  void set_stop_check(bool (*check)(void*), void* context) {
+    stop_check_ = check;
+    stop_context_ = context;
+  }
+
   // Gives cached pages back.
   void release_memory() {
     if (db_) sqlite3_db_release_memory(db_);
@@ -99,6 +105,9 @@ class CellDatabase {
   SqlLimits limits_;
   sqlite3* db_ = nullptr;
   std::vector<std::pair<std::string, std::string>> settings_;
+
+  bool (*stop_check_)(void*) = nullptr;
+  void* stop_context_ = nullptr;
 
   SqlTrust acting_ = SqlTrust::kHost;
   std::string refusal_;          // of the authorizer, when it has a message of its own

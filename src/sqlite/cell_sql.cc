@@ -172,6 +172,25 @@ void CellStorage::cancel_cursors(const std::string& why) {
   }
 }
 
+uint32_t SqlCursorTable::add(std::unique_ptr<SqlCursor> cursor) {
+  if (cursors_.size() >= kOpenMax) return 0;
+  do {
+    ++last_;
+  } while (last_ == 0 || cursors_.contains(last_));
+  cursors_.emplace(last_, std::move(cursor));
+  return last_;
+}
+
+SqlCursor* SqlCursorTable::find(uint32_t number) const {
+  auto found = cursors_.find(number);
+  return found == cursors_.end() ? nullptr : found->second.get();
+}
+
+const std::shared_ptr<SqlCursorTable>& CellStorage::open_cursors() {
+  if (!open_cursors_) open_cursors_ = std::make_shared<SqlCursorTable>();
+  return open_cursors_;
+}
+
 // --- compiled statements ---
 
 CachedStatement* CellStorage::find_cached(std::string_view sql, SqlTrust trust) {

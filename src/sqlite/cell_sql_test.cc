@@ -328,6 +328,37 @@ TEST(CellSql, rows_read_and_written_are_counted) {
   EXPECT_EQ(cursor->rows_read(), 2u);
 }
 
+TEST(CellSql, an_endless_query_can_be_stopped) {
+  Cell cell;
+  cell.sql("CREATE TABLE t(x); INSERT INTO t VALUES(1)");
+  ASSERT_TRUE(cell.storage.end_turn());
+  int asked = 0;
+  cell.storage.set_stop_check([](void* n) { return ++*static_cast<int*>(n) > 5; }, &asked);
+  EXPECT_EQ(cell.sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) "
+                     "SELECT count(*) FROM n"),
+            "error: interrupted: SQLITE_INTERRUPT");
+  cell.storage.set_stop_check(nullptr, nullptr);
+  EXPECT_EQ(cell.sql("SELECT x FROM t"), "1;");
+}
+
+TEST(CellSql, open_cursors_have_numbers_within_a_bound) {
+  Cell cell;
+  cell.sql("CREATE TABLE t(x); INSERT INTO t VALUES(1),(2)");
+  SqlCursorTable& table = *cell.storage.open_cursors();
+  uint32_t first = table.add(cell.open("SELECT x FROM t"));
+  EXPECT_EQ(Cell::drain(*table.find(first)), "1;2;");
+  for (size_t i = 1; i < SqlCursorTable::kOpenMax; ++i) {
+    EXPECT_NE(table.add(cell.open("SELECT x FROM t")), 0u);
+  }
+  EXPECT_EQ(table.add(cell.open("SELECT x FROM t")), 0u);
+  table.remove(first);
+  EXPECT_EQ(table.find(first), nullptr);
+  EXPECT_NE(table.add(cell.open("SELECT x FROM t")), 0u);
+  ASSERT_TRUE(cell.storage.end_turn());
+  cell.storage.close_idle();  // a thousand half-read cursors do not hold it
+  EXPECT_TRUE(cell.storage.is_idle());
+}
+
 TEST(CellSql, database_size_counts_pages_in_use) {
   Cell cell;
   EXPECT_EQ(*cell.storage.database_size(), 0u);

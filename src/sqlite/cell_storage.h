@@ -112,6 +112,21 @@ class SqlCursor {
   uint64_t rows_written_ = 0;
 };
 
+// Cursors kept between calls under a number. Goes with its storage, or later when somebody else
+// still holds it; the cursors are closed with the storage in any case.
+class SqlCursorTable {
+ public:
+  static constexpr size_t kOpenMax = 1000;
+  // 0: there are kOpenMax already.
+  uint32_t add(std::unique_ptr<SqlCursor> cursor);
+  SqlCursor* find(uint32_t number) const;
+  void remove(uint32_t number) { cursors_.erase(number); }
+
+ private:
+  std::unordered_map<uint32_t, std::unique_ptr<SqlCursor>> cursors_;
+  uint32_t last_ = 0;
+};
+
 class CellStorage {
  public:
   // Who hears of commits; see CommitSink.
@@ -153,6 +168,13 @@ class CellStorage {
   // Runs all statements of `query`; bindings belong to the last, whose rows the cursor reads.
   SqlResult<std::unique_ptr<SqlCursor>> exec(std::string_view query,
                                              std::span<const SqlValueView> bindings);
+  // For cursors that are read over several calls.
+  const std::shared_ptr<SqlCursorTable>& open_cursors();
+  // `check(context)` is asked now and then while SQL runs (every few thousand steps of its
+  // program): true ends the statement with SQLITE_INTERRUPT. None: null.
+  void set_stop_check(bool (*check)(void* context), void* context) {
+    database_.set_stop_check(check, context);
+  }
   // Bytes of pages in use, including those of the open transaction.
   SqlResult<uint64_t> database_size();
 
@@ -229,6 +251,7 @@ class CellStorage {
   std::unordered_map<std::string_view, CacheList::iterator> cache_index_[2];  // by SqlTrust
   size_t cache_bytes_ = 0;
   std::list<SqlCursor*> cursors_;  // live ones that read from SQLite
+  std::shared_ptr<SqlCursorTable> open_cursors_;
 
   bool writing_ = false;           // the turn's transaction is open
   int depth_ = 0;                  // nested transactions
