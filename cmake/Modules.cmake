@@ -2,7 +2,7 @@
 #
 # Makes of src/NAME:
 #   celld_NAME   a static library of its *.cc, except tests and main.cc
-#   NAME_test    one GoogleTest program of its *_test.cc, registered with ctest (label "unit")
+#   NAME_test    one GoogleTest program of its *_test.cc and *_testing.cc, registered with ctest (label "unit")
 # DEPS is what it may include; TEST_DEPS is what its tests may include besides.
 # Files are found by name; adding one needs no change here. Include paths start at src/.
 
@@ -13,8 +13,8 @@ function(celld_module name)
   set(dir ${CMAKE_SOURCE_DIR}/src/${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${dir}/*.cc)
   set(tests ${sources})
-  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
-  list(FILTER sources EXCLUDE REGEX "(_test|/main)\\.cc$")
+  list(FILTER tests INCLUDE REGEX "_(test|testing)\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "(_test|_testing|/main)\\.cc$")
   list(TRANSFORM arg_DEPS PREPEND celld_ OUTPUT_VARIABLE deps)
   list(TRANSFORM arg_TEST_DEPS PREPEND celld_ OUTPUT_VARIABLE test_deps)
 

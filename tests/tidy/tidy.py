@@ -63,6 +63,8 @@ SOURCE_LINES_MAX = 850  # about 800; past that it is two files not separated yet
 LINE_CHARS_MAX = 120    # clang-format aims at 100
 SOURCES = re.compile(r"^(src|sim|tests|fuzz|bench|js)/.*\.(cc|h|c|ts|js|mjs|py)$")
 CPP = re.compile(r"\.(cc|h|c)$")
+# Tests and what only tests include.
+TEST = re.compile(r"_test\.cc$|_testing\.(cc|h)$")
 
 # Spelled in two halves, so that this file passes its own rule.
 MACHINE = [
@@ -129,7 +131,7 @@ def check_includes(tree, name, text):
         may = set(SIM_MAY)
     else:
         return
-    test = name.endswith("_test.cc")
+    test = TEST.search(name) is not None
     if test:
         may |= set(tree.test_deps.get(layer, []))
     for number, line in enumerate(strip_comments(text, keep_strings=True).split("\n"), 1):
@@ -158,7 +160,7 @@ def check_includes(tree, name, text):
 
 
 def check_banned(tree, name, text):
-    if not SIMULATED.match(name) or STORE_BACKEND.match(name) or name.endswith("_test.cc"):
+    if not SIMULATED.match(name) or STORE_BACKEND.match(name) or TEST.search(name):
         return
     for number, line in enumerate(strip_comments(text).split("\n"), 1):
         for pattern, what in BANNED:

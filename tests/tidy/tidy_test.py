@@ -107,6 +107,7 @@ class Tidy(unittest.TestCase):
     def test_backends_touch_the_world(self):
         self.accepts("src/store/file_store.cc", "int fd = ::open(p, 0); std::filesystem::path q;\n")
         self.accepts("src/core/a_test.cc", "std::thread t(f);\n")
+        self.accepts("src/core/core_testing.cc", "std::filesystem::path p;\n")
         self.accepts("src/world/README.md", "std::thread\n")
 
     def test_sizes(self):

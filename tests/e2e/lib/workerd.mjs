@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { readProject } from "./project.mjs";
 
-const binary = fileURLToPath(new URL("../../../node_modules/@cloudflare/workerd-linux-64/bin/workerd", import.meta.url));
+const binary = fileURLToPath(new URL(`../../../node_modules/@cloudflare/workerd-linux-${process.arch === "arm64" ? "arm64" : "64"}/bin/workerd`, import.meta.url));
 const READY_MS_MAX = 30_000;
 
 const text = (value) => JSON.stringify(String(value));
