@@ -1,13 +1,14 @@
 // A hello-world HTTP server on one thread, to be loaded from outside: prints its port and serves
 // until killed. GET / answers 12 bytes; anything else echoes the request body.
 // links: net
+#include "net/http_server.h"
+
 #include <boost/asio/io_context.hpp>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
 #include "net/acceptor.h"
-#include "net/http_server.h"
 
 using namespace celld;
 

@@ -40,8 +40,7 @@ void Connection::stop() {
   on_readable();  // a request that is already here is still answered
   if (state_ != State::kHead) return;
   if (!head_started_) return close(false);
-  deadline_ms_ = std::min(deadline_ms_,
-                          ServerCore::now_ms() + core_.limits.linger_timeout.count());
+  deadline_ms_ = std::min(deadline_ms_, ServerCore::now_ms() + core_.limits.linger_timeout.count());
 }
 
 void Connection::close(bool reset) {
@@ -84,8 +83,10 @@ void Connection::tick(int64_t now) {
       case State::kBusy:
         return fail_body(Error::deadline("the request body did not arrive in time"), 408);
       case State::kDrain:
-      case State::kLinger: return close(false);
-      case State::kClosed: return;
+      case State::kLinger:
+        return close(false);
+      case State::kClosed:
+        return;
     }
   }
   if (state_ == State::kBusy && !read_armed_ && !end_of_input_) {
@@ -112,8 +113,10 @@ size_t Connection::read_room() const {
       if (read_done_ && held == 0) return ServerCore::kReceiveBytes;
       return kReadAheadBytes - std::min(kReadAheadBytes, held);
     case State::kDrain:
-    case State::kLinger: return ServerCore::kReceiveBytes;
-    case State::kClosed: return 0;
+    case State::kLinger:
+      return ServerCore::kReceiveBytes;
+    case State::kClosed:
+      return 0;
   }
   return 0;
 }
@@ -181,9 +184,14 @@ void Connection::on_end_of_input() {
       deliver_body();
       break;
     case State::kDrain:
-    case State::kLinger: close(false); break;
-    case State::kHead: process(); break;
-    case State::kClosed: break;
+    case State::kLinger:
+      close(false);
+      break;
+    case State::kHead:
+      process();
+      break;
+    case State::kClosed:
+      break;
   }
 }
 
@@ -227,7 +235,9 @@ bool Connection::step() {
       if (status == ParseStatus::kDone) use_input(parser_.consumed());
       return handle_head(status);
     }
-    case State::kBusy: deliver_body(); return false;
+    case State::kBusy:
+      deliver_body();
+      return false;
     case State::kDrain: {
       std::string dropped;
       auto decoded = decode_body(dropped);
@@ -245,7 +255,8 @@ bool Connection::step() {
       use_input(input().size());
       if (dropped_ > core_.limits.linger_bytes_max) close(false);
       return false;
-    case State::kClosed: return false;
+    case State::kClosed:
+      return false;
   }
   return false;
 }
@@ -260,11 +271,14 @@ void Connection::use_input(size_t bytes) {
 
 bool Connection::handle_head(ParseStatus status) {
   switch (status) {
-    case ParseStatus::kNeedMore: return false;
+    case ParseStatus::kNeedMore:
+      return false;
     case ParseStatus::kError:
       send_error(parser_.error_status(), parser_.error_message());
       return false;
-    case ParseStatus::kDone: begin_exchange(); return true;
+    case ParseStatus::kDone:
+      begin_exchange();
+      return true;
   }
   return false;
 }
@@ -279,14 +293,15 @@ void Connection::begin_exchange() {
   http_1_0_ = parser_.http_1_0();
   continue_due_ = parser_.expect_continue();
   body_failed_ = disconnect_told_ = false;
-  body_framing_ = parser_.chunked()       ? Framing::kChunked
-                  : next_head_.has_body   ? Framing::kLength
-                                          : Framing::kNone;
+  body_framing_ = parser_.chunked()     ? Framing::kChunked
+                  : next_head_.has_body ? Framing::kLength
+                                        : Framing::kNone;
   body_left_ = next_head_.content_length.value_or(0);
   body_seen_ = 0;
   if (body_framing_ == Framing::kChunked) chunks_.reset();
   next_head_.peer_address = peer_address_;
-  auto exchange = std::make_shared<HttpExchange>(core_owner_, shared_from_this(), std::move(next_head_));
+  auto exchange =
+      std::make_shared<HttpExchange>(core_owner_, shared_from_this(), std::move(next_head_));
   exchange_ = exchange.get();
   core_.handler(std::move(exchange));
 }
@@ -301,9 +316,12 @@ void Connection::await_next_request() {
 
 bool Connection::body_done() const {
   switch (body_framing_) {
-    case Framing::kLength: return body_left_ == 0;
-    case Framing::kChunked: return chunks_.done();
-    default: return true;
+    case Framing::kLength:
+      return body_left_ == 0;
+    case Framing::kChunked:
+      return chunks_.done();
+    default:
+      return true;
   }
 }
 
@@ -322,8 +340,8 @@ Result<void> Connection::decode_body(std::string& out) {
   } else if (body_framing_ == Framing::kChunked) {
     use_input(chunks_.decode(input(), out));
     if (chunks_.failed()) {
-      return fail(Error::invalid("the chunked request body is malformed: " +
-                                 std::string(chunks_.error())));
+      return fail(
+          Error::invalid("the chunked request body is malformed: " + std::string(chunks_.error())));
     }
   }
   body_seen_ += out.size() - before;

@@ -114,7 +114,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void send_error(int status, std::string_view message);
   void flush();
   void arm_write();
-  bool output_pending() const { return out_sent_ < out_head_.size() + out_body_.size() + out_tail_.size(); }
+  bool output_pending() const {
+    return out_sent_ < out_head_.size() + out_body_.size() + out_tail_.size();
+  }
   void response_complete();
   void begin_linger();
   void detach_exchange();
@@ -135,7 +137,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   int64_t deadline_ms_ = 0;        // of the present state, 0 = none
   int64_t write_deadline_ms_ = 0;  // of the output, 0 = none
 
-  std::string in_;      // received and not yet used, from in_used_ on
+  std::string in_;  // received and not yet used, from in_used_ on
   size_t in_used_ = 0;
   RequestParser parser_;
   RequestHead next_head_;
@@ -151,10 +153,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool disconnect_told_ = false;
   Framing body_framing_ = Framing::kNone;
   Framing response_framing_ = Framing::kNone;
-  uint64_t body_left_ = 0;     // of a body with a length
-  uint64_t body_seen_ = 0;     // decoded so far
-  uint64_t dropped_ = 0;       // while draining or lingering
-  uint64_t response_left_ = 0; // of a response with a length
+  uint64_t body_left_ = 0;      // of a body with a length
+  uint64_t body_seen_ = 0;      // decoded so far
+  uint64_t dropped_ = 0;        // while draining or lingering
+  uint64_t response_left_ = 0;  // of a response with a length
   ChunkedDecoder chunks_;
   std::move_only_function<void(Result<Blob>)> read_done_;
   std::move_only_function<void(Result<void>)> write_done_;

@@ -33,10 +33,10 @@ std::string_view default_reason(int status);
 
 // Bounds of one HttpServer. Each has its status or its way of ending a connection.
 struct HttpLimits {
-  size_t request_line_bytes_max = 32 << 10;  // 414
-  size_t head_bytes_max = 64 << 10;          // 431; request line and headers together
-  uint64_t body_bytes_max = 1 << 30;         // 413
-  size_t connections_max = 10'000;           // 503, then closed
+  size_t request_line_bytes_max = 32 << 10;          // 414
+  size_t head_bytes_max = 64 << 10;                  // 431; request line and headers together
+  uint64_t body_bytes_max = 1 << 30;                 // 413
+  size_t connections_max = 10'000;                   // 503, then closed
   uint64_t requests_per_connection_max = 1'000'000;  // "Connection: close" on the last one
   // Of a request body that nobody read, this much is read and dropped to keep the connection.
   uint64_t drain_bytes_max = 256 << 10;
@@ -44,10 +44,10 @@ struct HttpLimits {
   // so that it can read the last response.
   uint64_t linger_bytes_max = 64 << 20;
 
-  std::chrono::milliseconds head_timeout{30'000};   // 408; from the first byte, or from accept
-  std::chrono::milliseconds idle_timeout{75'000};   // between requests
-  std::chrono::milliseconds body_timeout{60'000};   // no byte of a body that is waited for; 408
-  std::chrono::milliseconds write_timeout{120'000}; // no byte of a response taken by the client
+  std::chrono::milliseconds head_timeout{30'000};    // 408; from the first byte, or from accept
+  std::chrono::milliseconds idle_timeout{75'000};    // between requests
+  std::chrono::milliseconds body_timeout{60'000};    // no byte of a body that is waited for; 408
+  std::chrono::milliseconds write_timeout{120'000};  // no byte of a response taken by the client
   std::chrono::milliseconds linger_timeout{2'000};
 };
 

@@ -117,18 +117,17 @@ ParseStatus RequestParser::parse(std::string_view data) {
   CHECK(head_ != nullptr && scanned_ <= data.size()) << "scanned " << scanned_;
   while (true) {
     size_t from = std::max(line_start_, scanned_);
-    const void* found = from < data.size()
-                            ? std::memchr(data.data() + from, '\n', data.size() - from)
-                            : nullptr;
-    size_t end = found ? static_cast<size_t>(static_cast<const char*>(found) - data.data())
-                       : data.size();
+    const void* found =
+        from < data.size() ? std::memchr(data.data() + from, '\n', data.size() - from) : nullptr;
+    size_t end =
+        found ? static_cast<size_t>(static_cast<const char*>(found) - data.data()) : data.size();
     if (!have_request_line_ && end - line_start_ > limits_.request_line_bytes_max) {
       return fail(414, "the request line is longer than " +
                            std::to_string(limits_.request_line_bytes_max) + " bytes");
     }
     if (end > limits_.head_bytes_max) {
-      return fail(431, "the request head is larger than " +
-                           std::to_string(limits_.head_bytes_max) + " bytes");
+      return fail(431, "the request head is larger than " + std::to_string(limits_.head_bytes_max) +
+                           " bytes");
     }
     if (!found) {
       scanned_ = data.size();
@@ -275,9 +274,8 @@ bool RequestParser::note_header(std::string_view name, std::string_view value) {
           fail(400, "more than one Content-Length header");
           return false;
         }
-        bool digits = !value.empty() && std::ranges::all_of(value, [](char c) {
-          return c >= '0' && c <= '9';
-        });
+        bool digits = !value.empty() &&
+                      std::ranges::all_of(value, [](char c) { return c >= '0' && c <= '9'; });
         if (!digits) {
           fail(400, "the Content-Length header is not a number");
           return false;
@@ -308,7 +306,8 @@ bool RequestParser::note_header(std::string_view name, std::string_view value) {
         chunked_ = true;
       }
       break;
-    default: break;
+    default:
+      break;
   }
   return true;
 }
@@ -430,7 +429,8 @@ size_t ChunkedDecoder::decode(std::string_view in, std::string& out) {
         state_ = State::kDone;
         return i + 1;
       case State::kDone:
-      case State::kFailed: return i;
+      case State::kFailed:
+        return i;
     }
   }
   return i;

@@ -81,8 +81,18 @@ class ChunkedDecoder {
 
  private:
   enum class State : uint8_t {
-    kSize, kExtension, kSizeLf, kData, kDataCr, kDataLf, kTrailerStart, kTrailer, kTrailerLf,
-    kEndLf, kDone, kFailed
+    kSize,
+    kExtension,
+    kSizeLf,
+    kData,
+    kDataCr,
+    kDataLf,
+    kTrailerStart,
+    kTrailer,
+    kTrailerLf,
+    kEndLf,
+    kDone,
+    kFailed
   };
   size_t fail(size_t at, std::string_view why);
 

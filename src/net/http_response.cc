@@ -95,8 +95,11 @@ void Connection::append_head(std::string& out, int status, std::string_view reas
     auto value = block.substr(name_end + 1, value_end - name_end - 1);
     block.remove_prefix(std::min(block.size(), value_end + 1));
     switch (name.size()) {
-      case 0: continue;
-      case 4: have_date |= name == "date"; break;
+      case 0:
+        continue;
+      case 4:
+        have_date |= name == "date";
+        break;
       case 10:
         if (name == "connection") {
           if (contains_close(value)) keep_alive_ = false;
@@ -113,7 +116,8 @@ void Connection::append_head(std::string& out, int status, std::string_view reas
       case 17:
         if (name == "transfer-encoding") continue;
         break;
-      default: break;
+      default:
+        break;
     }
     out.append(name).append(": ").append(value).append("\r\n");
   }
@@ -181,7 +185,8 @@ void Connection::write_body(Blob chunk, std::move_only_function<void(Result<void
   CHECK(!write_done_) << "a write of the response body is already outstanding";
   write_done_ = std::move(done);
   switch (response_framing_) {
-    case Framing::kNone: break;
+    case Framing::kNone:
+      break;
     case Framing::kLength:
       if (chunk.size() > response_left_) {
         chunk = Blob(std::string(chunk.view().substr(0, static_cast<size_t>(response_left_))));
@@ -189,7 +194,9 @@ void Connection::write_body(Blob chunk, std::move_only_function<void(Result<void
       response_left_ -= chunk.size();
       out_body_ = std::move(chunk);
       break;
-    case Framing::kUntilClose: out_body_ = std::move(chunk); break;
+    case Framing::kUntilClose:
+      out_body_ = std::move(chunk);
+      break;
     case Framing::kChunked:
       if (chunk.empty()) break;
       append_number(out_head_, chunk.size(), 16);
@@ -230,8 +237,8 @@ void Connection::flush() {
     iovec pieces[3];
     size_t count = 0;
     size_t skip = out_sent_;
-    for (std::string_view piece : {std::string_view(out_head_), out_body_.view(),
-                                   std::string_view(out_tail_)}) {
+    for (std::string_view piece :
+         {std::string_view(out_head_), out_body_.view(), std::string_view(out_tail_)}) {
       if (skip >= piece.size()) {
         skip -= piece.size();
         continue;
@@ -242,10 +249,10 @@ void Connection::flush() {
     msghdr message{};
     message.msg_iov = pieces;
     message.msg_iovlen = count;
-    ssize_t n = count == 1 ? send(socket_.native_handle(), pieces[0].iov_base, pieces[0].iov_len,
-                                  MSG_NOSIGNAL | MSG_DONTWAIT)
-                           : sendmsg(socket_.native_handle(), &message,
-                                     MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t n = count == 1
+                    ? send(socket_.native_handle(), pieces[0].iov_base, pieces[0].iov_len,
+                           MSG_NOSIGNAL | MSG_DONTWAIT)
+                    : sendmsg(socket_.native_handle(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return arm_write();

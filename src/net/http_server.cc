@@ -28,8 +28,8 @@ ServerCore::ServerCore(asio::io_context& loop, HttpLimits bounds, HttpServer::Ha
       tick_(loop) {
   auto shortest = std::min({limits.head_timeout, limits.idle_timeout, limits.body_timeout,
                             limits.write_timeout, limits.linger_timeout});
-  tick_every_ = std::clamp(shortest / 4, std::chrono::milliseconds(10),
-                           std::chrono::milliseconds(1000));
+  tick_every_ =
+      std::clamp(shortest / 4, std::chrono::milliseconds(10), std::chrono::milliseconds(1000));
 }
 
 int64_t ServerCore::now_ms() {
@@ -84,9 +84,9 @@ void ServerCore::arm_tick() {
 
 }  // namespace http_detail
 
+using http_detail::Connection;
 using http_detail::kBodyAfterResponse;
 using http_detail::kClientLeft;
-using http_detail::Connection;
 using http_detail::ServerCore;
 
 HttpExchange::HttpExchange(std::shared_ptr<ServerCore> core, std::shared_ptr<Connection> connection,
