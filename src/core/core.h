@@ -28,6 +28,9 @@ struct CoreOptions {
   NodeId node;       // drawn anew by the caller for every run, never reused
   std::string name;  // for people
   std::string addr;  // where peers reach this node
+  std::string probe_public_key;  // Ed25519, 64 hex digits; empty = does not answer probes
+  uint32_t peer_protocol = 0;
+  std::string generation;        // the deployment it runs
   Duration lease_ttl = std::chrono::seconds(10);
   // A request to the bucket that has not answered by then counts as ambiguous or failed.
   Duration request_timeout = std::chrono::seconds(10);

@@ -1,0 +1,150 @@
+#include "core/bucket.h"
+
+#include <algorithm>
+
+namespace celld {
+
+using std::chrono::milliseconds;
+
+namespace {
+
+// Short enough that a blip costs little, long enough that a thousand nodes do not hammer a store
+// that comes back.
+constexpr Duration kBackoffBase = milliseconds(20);
+constexpr Duration kBackoffCap = milliseconds(1000);
+
+bool worth_repeating(const Error& e) {
+  return e.code == ErrorCode::kUnavailable || e.code == ErrorCode::kDeadline ||
+         e.code == ErrorCode::kOverloaded || e.code == ErrorCode::kCancelled;
+}
+
+Error stopped_error(const std::string& key) {
+  return Error::fenced(key + ": this node has stopped");
+}
+
+// Repeats `attempt` (a function that makes one request) until success, a lasting error, the
+// deadline, or the stop. `attempt` lives in the caller's frame.
+template <class T, class Attempt>
+Task<Result<T>> repeat(World& world, const std::function<bool()>& stopped, std::string key,
+                       Deadline deadline, Attempt& attempt) {
+  Backoff backoff(world, kBackoffBase, kBackoffCap);
+  for (;;) {
+    if (stopped()) {
+      Error e = stopped_error(key);
+      co_return fail(std::move(e));
+    }
+    Result<T> r = co_await attempt();
+    if (r || !worth_repeating(r.error())) co_return r;
+    Duration wait = backoff.next();
+    if (world.now() + wait >= deadline.at) co_return r;
+    co_await sleep_for(world, wait);
+  }
+}
+
+}  // namespace
+
+Bucket::Bucket(World& world, ObjectStore& store, Duration request_timeout,
+               std::function<bool()> stopped)
+    : world_(world), store_(store), request_timeout_(request_timeout), stopped_(std::move(stopped)) {}
+
+Deadline Bucket::request_deadline(Deadline deadline) {
+  return Deadline{std::min(deadline.at, world_.now() + request_timeout_)};
+}
+
+Task<Result<StoredObject>> Bucket::get(std::string key, Deadline deadline) {
+  auto attempt = [&] { return store_.get(key, request_deadline(deadline)); };
+  co_return co_await repeat<StoredObject>(world_, stopped_, key, deadline, attempt);
+}
+
+Task<Result<StoredObject>> Bucket::get_range(std::string key, ByteRange range, Deadline deadline) {
+  auto attempt = [&] { return store_.get_range(key, range, request_deadline(deadline)); };
+  co_return co_await repeat<StoredObject>(world_, stopped_, key, deadline, attempt);
+}
+
+Task<Result<void>> Bucket::put(std::string key, Blob body, Deadline deadline) {
+  auto attempt = [&] { return store_.put(key, body, request_deadline(deadline)); };
+  Result<Version> r = co_await repeat<Version>(world_, stopped_, key, deadline, attempt);
+  if (!r) co_return fail(std::move(r).error());
+  co_return Result<void>{};
+}
+
+Task<Result<void>> Bucket::remove(std::string key, Deadline deadline) {
+  auto attempt = [&] { return store_.remove(key, request_deadline(deadline)); };
+  co_return co_await repeat<void>(world_, stopped_, key, deadline, attempt);
+}
+
+Task<Result<ListPage>> Bucket::list(ListRequest request, Deadline deadline) {
+  auto attempt = [&] { return store_.list(request, request_deadline(deadline)); };
+  co_return co_await repeat<ListPage>(world_, stopped_, request.prefix, deadline, attempt);
+}
+
+Task<Result<std::vector<ListedObject>>> Bucket::list_all(std::string prefix, std::string start_after,
+                                                         size_t keys_max, Deadline deadline) {
+  std::vector<ListedObject> all;
+  for (;;) {
+    ListRequest request;
+    request.prefix = prefix;
+    request.start_after = start_after;
+    CO_TRY_ASSIGN(ListPage page, co_await list(std::move(request), deadline));
+    std::move(page.objects.begin(), page.objects.end(), std::back_inserter(all));
+    if (all.size() > keys_max) {
+      Error e = Error::overloaded(prefix + ": more than " + std::to_string(keys_max) + " objects");
+      co_return fail(std::move(e));
+    }
+    if (!page.more) co_return all;
+    start_after = std::move(page.next_start_after);
+  }
+}
+
+Task<SwapResult> Bucket::put_if(std::string key, Blob body, Condition condition, Deadline deadline) {
+  co_return co_await store_.put_if(std::move(key), std::move(body), std::move(condition),
+                                   request_deadline(deadline));
+}
+
+Task<Settled> Bucket::settle(std::string key, Blob body, Condition condition, Deadline deadline) {
+  Backoff backoff(world_, kBackoffBase, kBackoffCap);
+  Settled out;
+  out.error = Error::unavailable(key + ": conditional write not settled");
+  for (;;) {
+    if (stopped_()) {
+      out.error = stopped_error(key);
+      co_return out;
+    }
+    SwapResult swap = co_await store_.put_if(key, body, condition, request_deadline(deadline));
+    if (swap.outcome == SwapOutcome::kApplied) {
+      out.kind = Settled::kApplied;
+      out.version = std::move(swap.version);
+      co_return out;
+    }
+    if (swap.outcome == SwapOutcome::kAmbiguous) out.error = std::move(swap.error);
+    // Refused: perhaps by an earlier attempt of our own. Ambiguous: perhaps applied.
+    Result<StoredObject> now_there = co_await get(key, deadline);
+    if (now_there) {
+      if (now_there->body == body) {
+        out.kind = Settled::kApplied;
+        out.version = std::move(now_there->version);
+        co_return out;
+      }
+      bool condition_holds = condition.version && *condition.version == now_there->version;
+      if (!condition_holds) {  // and since a version never comes back, never will again
+        out.kind = Settled::kRejected;
+        out.current = std::move(*now_there);
+        co_return out;
+      }
+    } else if (now_there.error().code == ErrorCode::kNotFound) {
+      if (condition.version) {  // what we would replace is gone
+        out.kind = Settled::kRejected;
+        co_return out;
+      }
+    } else {
+      out.error = std::move(now_there).error();
+      co_return out;
+    }
+    // Not yet applied, which is all that this proves: the same bytes once more.
+    Duration wait = backoff.next();
+    if (world_.now() + wait >= deadline.at) co_return out;
+    co_await sleep_for(world_, wait);
+  }
+}
+
+}  // namespace celld

@@ -1,0 +1,85 @@
+// How the protocol talks to the bucket: every request bounded in time, reads and idempotent
+// writes repeated with backoff, conditional writes brought to a definite outcome.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "store/object_store.h"
+#include "world/world.h"
+
+namespace celld {
+
+// Waits that double from `base` to `cap`, with full jitter.
+class Backoff {
+ public:
+  Backoff(World& world, Duration base, Duration cap) : world_(world), next_(base), cap_(cap) {}
+  Duration next() {
+    Duration bound = next_;
+    next_ = std::min(next_ * 2, cap_);
+    // At least a tenth: a burst of failures must not become a busy loop.
+    return std::chrono::duration_cast<Duration>(bound * (0.1 + 0.9 * world_.random_unit()));
+  }
+
+ private:
+  World& world_;
+  Duration next_;
+  Duration cap_;
+};
+
+// The definite end of a conditional write.
+struct Settled {
+  enum Kind : uint8_t {
+    kApplied,    // our bytes are there; `version` is theirs
+    kRejected,   // the condition fails and the object is not ours; `current` is what is there
+    kUnsettled,  // not known at the deadline: the write may still happen. `error` says why
+  };
+  Kind kind = kUnsettled;
+  Version version;
+  std::optional<StoredObject> current;  // nothing: the object does not exist
+  Error error;
+};
+
+// On the world's thread. The store and `stopped` outlive it.
+class Bucket {
+ public:
+  // Every request is cut off after `request_timeout`. When `stopped` turns true, repetitions end
+  // with kFenced, or kUnsettled.
+  Bucket(World& world, ObjectStore& store, Duration request_timeout, std::function<bool()> stopped);
+
+  // Repeated while the error is kUnavailable or kDeadline, until the deadline. Never kDeadline
+  // itself: the last error of the store is worth more.
+  Task<Result<StoredObject>> get(std::string key, Deadline deadline);
+  Task<Result<StoredObject>> get_range(std::string key, ByteRange range, Deadline deadline);
+  Task<Result<void>> put(std::string key, Blob body, Deadline deadline);
+  Task<Result<void>> remove(std::string key, Deadline deadline);
+  Task<Result<ListPage>> list(ListRequest request, Deadline deadline);
+  // All pages behind `start_after`, at most `keys_max` keys; kOverloaded when there are more.
+  Task<Result<std::vector<ListedObject>>> list_all(std::string prefix, std::string start_after,
+                                                   size_t keys_max, Deadline deadline);
+
+  // A conditional write of bytes that nobody else would write under this condition, or whose
+  // writers all want the same. Repeated with identical bytes until the outcome is definite; a
+  // refusal is compared with our own bytes first.
+  Task<Settled> settle(std::string key, Blob body, Condition condition, Deadline deadline);
+
+  // One request, not repeated.
+  Task<SwapResult> put_if(std::string key, Blob body, Condition condition, Deadline deadline);
+
+  World& world() { return world_; }
+  bool stopped() const { return stopped_(); }
+  std::string describe() const { return store_.describe(); }
+
+ private:
+  Deadline request_deadline(Deadline deadline);
+
+  World& world_;
+  ObjectStore& store_;
+  const Duration request_timeout_;
+  std::function<bool()> stopped_;
+};
+
+}  // namespace celld
