@@ -22,7 +22,8 @@
 
 namespace celld {
 
-struct Commit;  // core/commit.h
+struct Commit;         // core/commit.h
+struct EncodedCommit;  // core/commit.h
 
 struct CoreOptions {
   NodeId node;       // drawn anew by the caller for every run, never reused
@@ -107,7 +108,8 @@ class Core {
   // `data` carries everything but the lease; `lease` is the same bucket over connections of its
   // own, so that a renewal never queues behind data. All of the references outlive this.
   Core(World& world, ObjectStore& data, ObjectStore& lease, CoreHost& host, CoreOptions options);
-  // Only before start(), or after shutdown() returned.
+  // Before start(), or after shutdown() returned. If tasks still wait for a store that hangs, their
+  // state is left to the end of the process, and the world must not run any more.
   ~Core();
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
@@ -134,7 +136,9 @@ class Core {
   Task<Result<Activation>> activate(CellId cell, Deadline deadline);
 
   // Takes the next commit of an owned cell: `epoch` as activated, TXIDs dense. Ignored after a
-  // fence. Its pages are shared, not copied.
+  // fence. Its pages are shared, not copied. `encoded` is encode_commit(commit), which costs about
+  // 6 us a page and may be made on any thread; without it that is done here.
+  void commit(Commit commit, EncodedCommit encoded);
   void commit(Commit commit);
 
   // Bytes of pages that wait to be put into a slot, and that wait to be drained. Admit no new
@@ -147,8 +151,8 @@ class Core {
   Txid proven(const CellId& cell) const;
   bool owns(const CellId& cell) const;
 
-  // What the restored database says about the alarm; after each activation, before the first
-  // commit. Later changes travel in the commits.
+  // What the restored database says about the alarm; to be called after each activation, before
+  // the first commit and the release. Later changes travel in the commits.
   void set_alarm(const CellId& cell, std::optional<WallMs> at);
 
   // Gives up a cell whose runtime has stopped: waits until its commits are proven and drained,

@@ -240,12 +240,7 @@ Task<Result<void>> LeaseKeeper::close(Deadline deadline) {
   while (!closed_ && !lost_) {
     bool notified = co_await changed_.wait_until(deadline);
     if (!notified && !closed_ && !lost_) {
-      closed_ = true;  // ends the writer; a takeover does the rest
-      authority_until_ = MonoTime{Duration::min()};
-      authority_until_ns_.store(INT64_MIN, std::memory_order_release);
-      lost_ = FenceReason::kExpired;
-      wake_.notify_all();
-      changed_.notify_all();
+      abandon();
       Error e = Error::unavailable(key_ + ": the journal could not be closed in time");
       co_return fail(std::move(e));
     }
@@ -257,9 +252,10 @@ Task<Result<void>> LeaseKeeper::close(Deadline deadline) {
   co_return Result<void>{};
 }
 
-Task<void> LeaseKeeper::join() {
-  Deadline never = Deadline::never();
-  co_await tasks_.join(never);
+void LeaseKeeper::abandon() {
+  if (lost_ || closed_) return;
+  on_lost_ = [](FenceReason, std::string) {};
+  lose(FenceReason::kExpired, "abandoned");
 }
 
 }  // namespace celld

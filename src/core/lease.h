@@ -46,8 +46,13 @@ class LeaseKeeper {
   // end in any case.
   Task<Result<void>> close(Deadline deadline);
 
+  // Ends authority and the renewals without a word to the bucket; no on_lost. The lease runs out by
+  // itself.
+  void abandon();
+
   // Waits for the end of the background tasks, after close() or a loss.
-  Task<void> join();
+  Task<bool> join(Deadline deadline) { return tasks_.join(deadline); }
+  size_t running() const { return tasks_.running(); }
 
  private:
   struct Attempt {

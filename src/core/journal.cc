@@ -1,0 +1,206 @@
+#include "core/journal.h"
+
+#include <algorithm>
+
+namespace celld {
+
+namespace {
+
+constexpr unsigned kDeletesInFlight = 8;
+
+size_t bytes_of(const Commit& commit) {
+  return commit.pages.size() * kPageSize + sizeof(Commit) + commit.cell.value.size();
+}
+
+}  // namespace
+
+Journal::Journal(World& world, ObjectStore& store, LeaseKeeper& lease, const CoreOptions& options,
+                 OnDurable on_durable)
+    : world_(world),
+      lease_(lease),
+      bucket_(world, store, options.request_timeout, [&lease] { return lease.lost(); }),
+      node_(options.node),
+      in_flight_max_(options.slots_in_flight_max),
+      undrained_bytes_max_(options.undrained_bytes_max),
+      on_durable_(std::move(on_durable)),
+      writer_(options.node, Slot(1), options.slot_bytes_max),
+      tasks_(world) {
+  CHECK(in_flight_max_ >= 1);
+}
+
+void Journal::append(Commit commit, EncodedCommit encoded) {
+  if (lease_.lost()) return;
+  CHECK(encoded.txid == commit.txid && encoded.cell == commit.cell) << commit.cell;
+  std::string what = commit.cell.value + " commit " + std::to_string(commit.txid.value);
+  if (auto taken = writer_.add(std::move(encoded)); !taken) {
+    // The VFS refuses commits of this size before they come here.
+    CHECK(false) << what << ": " << taken.error().message;
+  }
+  Held held;
+  held.bytes = bytes_of(commit);
+  ++per_cell_[commit.cell];
+  held.commit = std::move(commit);
+  bytes_waiting_ += held.bytes;
+  bytes_held_ += held.bytes;
+  held_.push_back(std::move(held));
+  pump_soon();
+}
+
+void Journal::pump_soon() {
+  // Posted, so that all that arrives together goes into one slot.
+  if (pump_posted_) return;
+  pump_posted_ = true;
+  auto run = [](Journal* self) -> Task<void> {
+    co_await sleep_until(self->world_, self->world_.now());
+    self->pump_posted_ = false;
+    self->pump();
+  };
+  tasks_.spawn(run(this));
+}
+
+void Journal::pump() {
+  while (!writer_.empty() && in_flight_ < in_flight_max_ && lease_.has_authority()) {
+    // Bounded memory: nothing is sent while too much waits for a drain, which drop_drained() ends.
+    // What is packed can always be drained: a commit that is still open is not counted as packed.
+    if (bytes_sent_ >= undrained_bytes_max_ && packed_ > 0) return;
+    SlotWriter::Sealed sealed = writer_.seal();
+    Sent sent;
+    sent.commits = sealed.ended.size();
+    sent.open_since = sealed.open_since;
+    for (size_t i = 0; i < sealed.ended.size(); ++i) {
+      Held& held = held_[packed_ + i];
+      CHECK(held.commit.txid == sealed.ended[i].txid && held.commit.cell == sealed.ended[i].cell)
+          << sealed.ended[i].cell << " " << sealed.ended[i].txid << " out of turn";
+      held.last = sealed.slot;
+      bytes_waiting_ -= held.bytes;
+      bytes_sent_ += held.bytes;
+    }
+    packed_ += sealed.ended.size();
+    sent_.emplace(sealed.slot, sent);
+    ++in_flight_;
+    tasks_.spawn(create_slot(sealed.slot, std::move(sealed.bytes)));
+  }
+}
+
+Task<void> Journal::create_slot(Slot slot, Blob bytes) {
+  std::string key = journal_key(node_, slot);
+  Condition condition = Condition::create();
+  Deadline never = Deadline::never();  // ends with the lease
+  Settled settled;
+  for (;;) {
+    settled = co_await bucket_.settle(key, bytes, condition, never);
+    if (settled.kind != Settled::kUnsettled || lease_.lost()) break;
+    // A lasting error of the store (credentials, quota): nothing is acknowledged meanwhile.
+    Duration pause = std::chrono::seconds(1);
+    co_await sleep_for(world_, pause);
+  }
+  --in_flight_;
+  if (lease_.lost()) co_return;
+  if (settled.kind == Settled::kRejected) {
+    std::string what = key + ": ";
+    std::string_view found = settled.current ? settled.current->body.view() : std::string_view();
+    Result<SlotContent> content = decode_slot(found);
+    if (content && content->kind == SlotKind::kFence) {
+      what += "fenced by node " + content->fencer.value;
+    } else {
+      what += "holds something that this node did not write";
+    }
+    lease_.lose(FenceReason::kJournalFenced, std::move(what));
+    co_return;
+  }
+  // The reply counts only if the authority outlived it: a slot that a taker never saw could
+  // otherwise be taken for durable.
+  if (!lease_.has_authority()) {
+    lease_.lose(FenceReason::kExpired, key + ": the reply came after the end of the lease");
+    co_return;
+  }
+  auto it = sent_.find(slot);
+  CHECK(it != sent_.end()) << "slot " << slot;
+  it->second.created = true;
+  advance();
+  pump();
+}
+
+void Journal::advance() {
+  size_t proven = 0;
+  while (!sent_.empty() && sent_.begin()->second.created) {
+    const auto& [slot, sent] = *sent_.begin();
+    CHECK(slot == durable_.next()) << "slot " << slot << " after " << durable_;
+    durable_ = slot;
+    if (!sent.open_since) drainable_ = slot;
+    CHECK(!sent.open_since || *sent.open_since == drainable_.next())
+        << "commit open since " << *sent.open_since << ", drainable " << drainable_;
+    proven += sent.commits;
+    sent_.erase(sent_.begin());
+  }
+  if (proven == 0) return;
+  std::vector<const Commit*> commits;
+  commits.reserve(proven);
+  for (size_t i = 0; i < proven; ++i) commits.push_back(&held_[durable_count_ + i].commit);
+  durable_count_ += proven;
+  CHECK(durable_count_ <= packed_);
+  on_durable_(commits);
+}
+
+std::vector<const Commit*> Journal::commits_through(Slot through) const {
+  CHECK(through <= drainable_) << through << " is above the drainable slot " << drainable_;
+  std::vector<const Commit*> out;
+  for (size_t i = 0; i < durable_count_ && held_[i].last <= through; ++i) {
+    out.push_back(&held_[i].commit);
+  }
+  return out;
+}
+
+std::vector<const Commit*> Journal::commits_of(const CellId& cell) const {
+  std::vector<const Commit*> out;
+  if (!per_cell_.contains(cell)) return out;
+  for (const Held& held : held_) {
+    if (held.commit.cell == cell) out.push_back(&held.commit);
+  }
+  return out;
+}
+
+void Journal::drop_drained(Slot through) {
+  CHECK(through <= drainable_) << through << " is above the drainable slot " << drainable_;
+  while (durable_count_ > 0 && held_.front().last <= through) {
+    const Held& held = held_.front();
+    bytes_held_ -= held.bytes;
+    bytes_sent_ -= held.bytes;
+    auto it = per_cell_.find(held.commit.cell);
+    if (--it->second == 0) per_cell_.erase(it);
+    held_.pop_front();
+    --durable_count_;
+    --packed_;
+  }
+  pump();
+}
+
+void Journal::delete_through(Slot through) {
+  CHECK(through <= lease_.drained()) << "slot " << through << " is not known to be drained";
+  delete_wanted_ = std::max(delete_wanted_, through);
+  if (deleting_ || deleted_ >= delete_wanted_) return;
+  deleting_ = true;
+  tasks_.spawn(delete_slots());
+}
+
+Task<void> Journal::delete_slots() {
+  // Every slot up to `drained` is durable, so it holds data of ours and never a fence.
+  while (deleted_ < delete_wanted_ && !lease_.lost()) {
+    std::vector<Task<Result<void>>> deletes;
+    Slot last = deleted_;
+    Deadline deadline = world_.deadline_in(std::chrono::seconds(30));
+    while (last < delete_wanted_ && deletes.size() < kDeletesInFlight) {
+      last = last.next();
+      deletes.push_back(bucket_.remove(journal_key(node_, last), deadline));
+    }
+    std::vector<Result<void>> results = co_await join_all(world_, std::move(deletes));
+    bool failed = std::any_of(results.begin(), results.end(), [](auto& r) { return !r; });
+    if (failed) break;  // the next drain tries again
+    deleted_ = last;
+  }
+  deleting_ = false;
+}
+
+Task<bool> Journal::join(Deadline deadline) { return tasks_.join(deadline); }
+
+}  // namespace celld

@@ -1,0 +1,106 @@
+// The journal of this node: commits of all cells, packed into slots that are created in order.
+//
+// Group commit without a timer: while slots are in flight, commits gather for the next one. A slot
+// is durable when it and all before it are known to be created and the node had authority after
+// the reply. Keeps every commit until it is drained.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/bucket.h"
+#include "core/commit.h"
+#include "core/core.h"
+#include "core/lease.h"
+#include "core/slot.h"
+#include "core/task_scope.h"
+
+namespace celld {
+
+// On the control thread.
+class Journal {
+ public:
+  // Commits that became durable, in the order of the journal.
+  using OnDurable = std::function<void(std::span<const Commit* const> commits)>;
+
+  Journal(World& world, ObjectStore& store, LeaseKeeper& lease, const CoreOptions& options,
+          OnDurable on_durable);
+
+  // Takes a commit; dropped when authority is lost. `encoded` is encode_commit(commit).
+  void append(Commit commit, EncodedCommit encoded);
+
+  Slot durable() const { return durable_; }
+  // The highest durable slot below which no commit is unfinished.
+  Slot drainable() const { return drainable_; }
+
+  // Commits that end in slots up to `through`, oldest first. They stay until drop_drained().
+  std::vector<const Commit*> commits_through(Slot through) const;
+  // All commits of a cell that are not drained, durable or not, oldest first.
+  std::vector<const Commit*> commits_of(const CellId& cell) const;
+  bool has_commits_of(const CellId& cell) const { return per_cell_.contains(cell); }
+  // Forgets the commits that end in slots up to `through`; lets the journal go on.
+  void drop_drained(Slot through);
+
+  size_t bytes_waiting() const { return bytes_waiting_; }  // pages not yet in a slot
+  size_t bytes_undrained() const { return bytes_held_; }   // all pages held
+  bool idle() const { return held_.empty() && in_flight_ == 0; }
+
+  // Deletes slots that are drained, in the background, a few at a time.
+  void delete_through(Slot through);
+  // Waits for the background tasks; after the lease is lost or closed, or with everything drained.
+  Task<bool> join(Deadline deadline);
+  size_t running() const { return tasks_.running(); }
+
+ private:
+  struct Held {
+    Commit commit;
+    size_t bytes = 0;
+    Slot last;  // where its last part is; 0 = not packed yet
+  };
+  struct Sent {
+    bool created = false;
+    size_t commits = 0;                // that end in it
+    std::optional<Slot> open_since;
+  };
+
+  void pump_soon();
+  void pump();
+  Task<void> create_slot(Slot slot, Blob bytes);
+  void advance();
+  Task<void> delete_slots();
+
+  World& world_;
+  LeaseKeeper& lease_;
+  Bucket bucket_;
+  const NodeId node_;
+  const unsigned in_flight_max_;
+  const size_t undrained_bytes_max_;
+  OnDurable on_durable_;
+
+  SlotWriter writer_;
+  std::deque<Held> held_;     // [durable | in flight | waiting], oldest first
+  size_t packed_ = 0;         // of held_: those in a slot
+  size_t durable_count_ = 0;  // of held_: those durable
+  std::map<Slot, Sent> sent_;  // above durable_
+  std::unordered_map<CellId, size_t> per_cell_;
+  Slot durable_;
+  Slot drainable_;
+  unsigned in_flight_ = 0;
+  size_t bytes_waiting_ = 0;
+  size_t bytes_held_ = 0;
+  size_t bytes_sent_ = 0;  // held and packed
+  bool pump_posted_ = false;
+
+  Slot deleted_;
+  Slot delete_wanted_;
+  bool deleting_ = false;
+  TaskScope tasks_;
+};
+
+}  // namespace celld

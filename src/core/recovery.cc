@@ -1,0 +1,308 @@
+#include "core/recovery.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/restore.h"
+#include "ltx/ltx.h"
+
+namespace celld {
+
+namespace {
+
+constexpr size_t kReadsInFlight = 16;
+constexpr size_t kWritesInFlight = 16;
+// Enough for a fence record and for the head of a data slot.
+constexpr uint64_t kHeadBytes = 512;
+
+}  // namespace
+
+Recoverer::Recoverer(World& world, Bucket& bucket, NodeId self)
+    : world_(world), bucket_(bucket), self_(std::move(self)), tasks_(world) {}
+
+Task<Result<PeerState>> Recoverer::look(NodeId node, Deadline deadline) {
+  std::string key = node_key(node);
+  Result<StoredObject> got = co_await bucket_.get(key, deadline);
+  PeerState state;
+  if (!got) {
+    // A node creates its lease before its first claim, and only recovered records are deleted.
+    if (got.error().code == ErrorCode::kNotFound) co_return state;
+    co_return fail(std::move(got).error());
+  }
+  CO_TRY_ASSIGN(state.record, decode_node(got->body.view(), key));
+  state.version = std::move(got->version);
+  if (state.record.journal.state == JournalState::kRecovered) {
+    state.kind = PeerState::kRecovered;
+  } else if (state.record.journal.state == JournalState::kFencing ||
+             state.record.expires <= world_.wall_now()) {
+    state.kind = PeerState::kDead;
+  } else {
+    state.kind = PeerState::kLive;
+  }
+  co_return state;
+}
+
+Task<Result<void>> Recoverer::recover(NodeId node, Deadline deadline) {
+  std::shared_ptr<Shared> shared;
+  if (auto it = running_.find(node); it != running_.end()) {
+    shared = it->second;
+  } else {
+    shared = std::make_shared<Shared>(world_);
+    running_[node] = shared;
+    tasks_.spawn(run(node, deadline, shared));
+  }
+  while (!shared->result) {
+    bool notified = co_await shared->done.wait_until(deadline);
+    if (!notified && !shared->result) {
+      Error e = Error::unavailable("recovery of node " + node.value + " goes on");
+      co_return fail(std::move(e));
+    }
+  }
+  co_return *shared->result;
+}
+
+Task<void> Recoverer::run(NodeId node, Deadline deadline, std::shared_ptr<Shared> shared) {
+  Result<void> result = co_await recover_alone(node, deadline);
+  if (!result) result = fail(result.error().at("recovery of node " + node.value));
+  shared->result = std::move(result);
+  running_.erase(node);
+  shared->done.notify_all();
+}
+
+Task<Result<void>> Recoverer::recover_alone(NodeId node, Deadline deadline) {
+  CHECK(node != self_) << "a node does not recover itself";
+  Backoff backoff(world_, std::chrono::milliseconds(10), std::chrono::seconds(1));
+  for (unsigned round = 0;; ++round) {
+    if (round > 0) {
+      Duration pause = backoff.next();
+      if (world_.now() + pause >= deadline.at) {
+        Error e = Error::unavailable("not finished in time");
+        co_return fail(std::move(e));
+      }
+      if (round > 2) co_await sleep_for(world_, pause);
+    }
+    CO_TRY_ASSIGN(PeerState state, co_await look(node, deadline));
+    if (state.kind == PeerState::kRecovered) co_return Result<void>{};
+
+    if (state.record.journal.state == JournalState::kOpen) {
+      // Step 1. From here on no renewal of the node can succeed. Whatever the outcome: look again,
+      // so that `drained` comes from the version that says fencing.
+      NodeRecord fencing = state.record;
+      fencing.seq += 1;
+      fencing.journal.state = JournalState::kFencing;
+      std::string key = node_key(node);
+      Blob body(encode_node(fencing));
+      Condition condition = Condition::swap(state.version);
+      SwapResult ignored = co_await bucket_.put_if(std::move(key), std::move(body),
+                                                   std::move(condition), deadline);
+      (void)ignored.outcome;
+      continue;
+    }
+    CO_TRY_ASSIGN(bool finished, co_await recover_fenced(std::move(state), deadline));
+    if (finished) co_return Result<void>{};
+  }
+}
+
+Task<Result<bool>> Recoverer::recover_fenced(PeerState state, Deadline deadline) {
+  const NodeId node = state.record.node;
+  const Slot drained = state.record.journal.drained;
+  // Step 2.
+  CO_TRY_ASSIGN(Slot fence, co_await fence_journal(node, drained, deadline));
+  // Step 3. What lies below the fence is the node's, for ever.
+  CO_TRY_ASSIGN(std::optional<std::vector<Commit>> commits,
+                co_await read_slots(node, drained, fence, deadline));
+  if (!commits) co_return false;
+  CO_TRY_ASSIGN(PeerState again, co_await look(node, deadline));
+  if (again.version != state.version) co_return false;
+  CO_TRY(co_await write_tails(*commits, deadline));
+  CO_TRY(co_await write_alarms(node, std::move(*commits), fence.prev(), deadline));
+  // Step 4.
+  NodeRecord recovered = state.record;
+  recovered.seq += 1;
+  recovered.journal.state = JournalState::kRecovered;
+  recovered.journal.drained = fence.prev();
+  std::string key = node_key(node);
+  Blob body(encode_node(recovered));
+  Condition condition = Condition::swap(state.version);
+  Settled settled =
+      co_await bucket_.settle(std::move(key), std::move(body), std::move(condition), deadline);
+  if (settled.kind == Settled::kUnsettled) co_return fail(std::move(settled.error));
+  if (settled.kind == Settled::kRejected) co_return false;
+  tasks_.spawn(delete_slots(node, fence));
+  co_return true;
+}
+
+Task<Result<Recoverer::Occupant>> Recoverer::occupant(NodeId node, Slot slot, Deadline deadline) {
+  std::string key = journal_key(node, slot);
+  ByteRange head{0, kHeadBytes};
+  Result<StoredObject> got = co_await bucket_.get_range(key, head, deadline);
+  if (!got) {
+    if (got.error().code == ErrorCode::kNotFound) co_return Occupant::kNothing;
+    co_return fail(std::move(got).error());
+  }
+  // A fence is shorter than the head, so it decodes; the head of a data slot that is longer does not.
+  if (got->object_bytes > kHeadBytes) co_return Occupant::kData;
+  Result<SlotContent> content = decode_slot(got->body.view());
+  if (!content) co_return fail(content.error().at(key));
+  if (content->node != node || content->slot != slot) {
+    Error e = Error::corrupt(key + ": holds slot " + std::to_string(content->slot.value) +
+                             " of node " + content->node.value);
+    co_return fail(std::move(e));
+  }
+  co_return content->kind == SlotKind::kFence ? Occupant::kFence : Occupant::kData;
+}
+
+Task<Result<Slot>> Recoverer::fence_journal(NodeId node, Slot drained, Deadline deadline) {
+  // The walk goes up from drained + 1: a create of the fence, and one further where data is found.
+  // On a slot that is known to hold something the create would do nothing, so the run of slots that
+  // a LIST shows is looked at instead, in parallel.
+  Slot at = drained.next();
+  std::string prefix = journal_prefix(node);
+  std::string after = drained.value == 0 ? std::string() : journal_key(node, drained);
+  constexpr size_t kSlotsMax = 1'000'000;
+  CO_TRY_ASSIGN(std::vector<ListedObject> listed,
+                co_await bucket_.list_all(prefix, after, kSlotsMax, deadline));
+  size_t run = 0;
+  while (run < listed.size() && listed[run].key == journal_key(node, Slot(at.value + run))) ++run;
+  for (size_t done = 0; done < run;) {
+    std::vector<Task<Result<Occupant>>> looks;
+    while (looks.size() < kReadsInFlight && done + looks.size() < run) {
+      looks.push_back(occupant(node, Slot(at.value + looks.size()), deadline));
+    }
+    std::vector<Result<Occupant>> found = co_await join_all(world_, std::move(looks));
+    for (Result<Occupant>& occupant : found) {
+      if (!occupant) co_return fail(std::move(occupant).error());
+      if (*occupant == Occupant::kFence) co_return at;
+      if (*occupant == Occupant::kNothing) {
+        run = 0;
+        break;
+      }
+      at = at.next();
+      ++done;
+    }
+  }
+  for (;;) {
+    std::string key = journal_key(node, at);
+    Blob fence = encode_fence(node, at, self_);
+    Condition condition = Condition::create();
+    Settled settled =
+        co_await bucket_.settle(std::move(key), std::move(fence), std::move(condition), deadline);
+    if (settled.kind == Settled::kUnsettled) co_return fail(std::move(settled.error));
+    if (settled.kind == Settled::kApplied) co_return at;
+    CO_TRY_ASSIGN(Occupant there, co_await occupant(node, at, deadline));
+    if (there == Occupant::kFence) co_return at;
+    if (there == Occupant::kData) at = at.next();
+    // Nothing there: deleted since, by a colleague who is done. The record will tell; try the slot
+    // again meanwhile, which does no harm.
+  }
+}
+
+Task<Result<std::optional<std::vector<Commit>>>> Recoverer::read_slots(NodeId node, Slot drained,
+                                                                       Slot fence, Deadline deadline) {
+  std::vector<Commit> commits;
+  CommitAssembler assembler(node);
+  Slot next = drained.next();
+  while (next < fence) {
+    std::vector<Task<Result<StoredObject>>> reads;
+    Slot first = next;
+    for (; next < fence && reads.size() < kReadsInFlight; next = next.next()) {
+      reads.push_back(bucket_.get(journal_key(node, next), deadline));
+    }
+    std::vector<Result<StoredObject>> slots = co_await join_all(world_, std::move(reads));
+    for (size_t i = 0; i < slots.size(); ++i) {
+      std::string key = journal_key(node, Slot(first.value + i));
+      if (!slots[i]) {
+        // Missing means start over, never empty.
+        if (slots[i].error().code == ErrorCode::kNotFound) {
+          co_return std::optional<std::vector<Commit>>();
+        }
+        co_return fail(std::move(slots[i]).error());
+      }
+      Result<SlotContent> content = decode_slot(slots[i]->body.view());
+      if (!content) co_return fail(content.error().at(key));
+      if (content->kind == SlotKind::kFence) co_return std::optional<std::vector<Commit>>();
+      CO_TRY_ASSIGN(std::vector<Commit> whole, assembler.feed(*content));
+      std::move(whole.begin(), whole.end(), std::back_inserter(commits));
+    }
+  }
+  // What is incomplete at the end was never acknowledged.
+  std::optional<std::vector<Commit>> result(std::move(commits));
+  co_return result;
+}
+
+Task<Result<void>> Recoverer::write_tails(std::vector<Commit> commits, Deadline deadline) {
+  std::map<std::pair<CellId, Epoch>, std::vector<const Commit*>> tails;
+  for (const Commit& commit : commits) tails[{commit.cell, commit.epoch}].push_back(&commit);
+  std::vector<Task<Result<void>>> writes;
+  auto next = tails.begin();
+  while (next != tails.end()) {
+    for (; next != tails.end() && writes.size() < kWritesInFlight; ++next) {
+      const auto& [cell, epoch] = next->first;
+      Result<LtxFile> file = merge_commits(next->second);
+      if (!file) co_return fail(file.error().at("journal tail of cell " + cell.value));
+      std::string key = ltx_key(cell, epoch, 0, file->info.min, file->info.max);
+      Blob body = encode_ltx(file->info, file->pages);
+      writes.push_back(bucket_.put(std::move(key), std::move(body), deadline));
+    }
+    std::vector<Result<void>> results = co_await join_all(world_, std::move(writes));
+    writes.clear();
+    for (Result<void>& r : results) {
+      if (!r) co_return fail(std::move(r).error());
+    }
+  }
+  co_return Result<void>{};
+}
+
+Task<Result<void>> Recoverer::write_alarms(NodeId node, std::vector<Commit> commits, Slot through,
+                                           Deadline deadline) {
+  // The node's own shards say what held when its index was last written. What its journal set
+  // since is added. An entry that no longer holds stays: it only makes somebody look once.
+  std::map<CellId, std::optional<WallMs>> changed;
+  for (const Commit& commit : commits) {
+    if (commit.alarm) changed[commit.cell] = commit.alarm->at;
+  }
+  AlarmIndexRecord record;
+  record.node = node;
+  record.seq = 1;
+  record.through = through;
+  unsigned shard = kRecoveredAlarmShard;
+  auto next = changed.begin();
+  while (next != changed.end()) {
+    record.entries.clear();
+    for (; next != changed.end() && record.entries.size() < kAlarmIndexEntriesMax; ++next) {
+      if (next->second) record.entries.push_back({next->first, *next->second});
+    }
+    if (record.entries.empty()) break;
+    std::string key = alarm_index_key(node, shard++);
+    Blob body(encode_alarm_index(record));
+    Condition condition = Condition::create();
+    Settled settled = co_await bucket_.settle(key, std::move(body), std::move(condition), deadline);
+    if (settled.kind == Settled::kUnsettled) co_return fail(std::move(settled.error));
+    // Rejected: a colleague's, made of the same slots.
+  }
+  co_return Result<void>{};
+}
+
+Task<void> Recoverer::delete_slots(NodeId node, Slot fence) {
+  // Garbage only: on any error the rest stays. Never the fence, nor anything above it that could
+  // be one.
+  std::string prefix = journal_prefix(node);
+  std::string from_start;
+  Deadline deadline = world_.deadline_in(std::chrono::seconds(60));
+  constexpr size_t kSlotsMax = 1'000'000;
+  Result<std::vector<ListedObject>> listed =
+      co_await bucket_.list_all(prefix, from_start, kSlotsMax, deadline);
+  if (!listed) co_return;
+  std::vector<Task<Result<void>>> deletes;
+  for (size_t i = 0; i < listed->size(); ++i) {
+    std::optional<JournalName> name = parse_journal_key((*listed)[i].key);
+    if (!name || name->slot >= fence) continue;
+    deletes.push_back(bucket_.remove((*listed)[i].key, deadline));
+    if (deletes.size() < kWritesInFlight) continue;
+    std::vector<Result<void>> done = co_await join_all(world_, std::move(deletes));
+    deletes.clear();
+  }
+  std::vector<Result<void>> done = co_await join_all(world_, std::move(deletes));
+}
+
+}  // namespace celld
