@@ -1,4 +1,5 @@
 #include "store/file_store.h"
+#include "store/file_temp_dir.h"
 #include "store/memory_store.h"
 #include "store/prefix_store.h"
 #include "store/store_conformance.h"

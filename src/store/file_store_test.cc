@@ -13,6 +13,7 @@
 #include <fstream>
 #include <random>
 
+#include "store/file_temp_dir.h"
 #include "store/store_testing.h"
 
 namespace celld {

@@ -1,14 +1,10 @@
 // For tests: worlds that a test drives by hand, and short forms of store calls that wait.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <stdlib.h>
-
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <algorithm>
 #include <deque>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
@@ -116,26 +112,6 @@ class VirtualWorld final : public World {
   std::map<std::pair<MonoTime, TimerId>, Callback> timers_;
   std::map<TimerId, MonoTime> due_;
   TimerId last_timer_ = 0;
-};
-
-// An empty directory that goes away with the test.
-class TempDir {
- public:
-  TempDir() {
-    std::string pattern = ::testing::TempDir() + "celld-store-XXXXXX";
-    CHECK(::mkdtemp(pattern.data()) != nullptr) << pattern;
-    path_ = pattern;
-  }
-  ~TempDir() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 }  // namespace celld::testing
