@@ -36,6 +36,7 @@ void create(benchmark::State& state, Fsync fsync) {
   {
     boost::asio::io_context io;
     AsioWorld world(io);
+    auto work = boost::asio::make_work_guard(io);
     FileStore::Options options;
     options.fsync = fsync;
     auto store = FileStore::open(world, dir, options);
@@ -48,7 +49,6 @@ void create(benchmark::State& state, Fsync fsync) {
       for (int64_t i = 0; i < state.range(0); ++i) {
         world.spawn(create_slots(**store, next, left, running));
       }
-      auto work = boost::asio::make_work_guard(io);
       while (running > 0) io.run_one();
     }
     state.counters["us_per_create"] =
