@@ -173,7 +173,7 @@ void CellStorage::cancel_cursors(const std::string& why) {
 }
 
 uint32_t SqlCursorTable::add(std::unique_ptr<SqlCursor> cursor) {
-  if (cursors_.size() >= kOpenMax) return 0;
+  if (is_full()) return 0;
   do {
     ++last_;
   } while (last_ == 0 || cursors_.contains(last_));

@@ -117,7 +117,8 @@ class SqlCursor {
 class SqlCursorTable {
  public:
   static constexpr size_t kOpenMax = 1000;
-  // 0: there are kOpenMax already.
+  bool is_full() const { return cursors_.size() >= kOpenMax; }
+  // The number, from 1 up; 0 when it is full.
   uint32_t add(std::unique_ptr<SqlCursor> cursor);
   SqlCursor* find(uint32_t number) const;
   void remove(uint32_t number) { cursors_.erase(number); }

@@ -237,12 +237,13 @@ struct ForgottenResult {
   uint32_t number;
 
   static void first_pass(const v8::WeakCallbackInfo<ForgottenResult>& info) {
-    info.GetParameter()->result.Reset();
+    ForgottenResult* self = info.GetParameter();
+    self->result.Reset();
+    if (auto table = self->table.lock()) table->remove(self->number);
     info.SetSecondPassCallback(second_pass);
   }
   static void second_pass(const v8::WeakCallbackInfo<ForgottenResult>& info) {
     std::unique_ptr<ForgottenResult> self(info.GetParameter());
-    if (auto table = self->table.lock()) table->remove(self->number);
     self->isolate->AdjustAmountOfExternalAllocatedMemory(-kCursorBytes);
   }
 };
@@ -320,6 +321,8 @@ void sql_exec(Args args) {
     fill_result(isolate, result, *cursor, 0, rows);
   } else {
     SqlCursor& open = *cursor;
+    // Forgotten cursors are closed when the collector finds them: make it look.
+    if (storage->open_cursors()->is_full()) isolate->LowMemoryNotification();
     uint32_t number = storage->open_cursors()->add(std::move(cursor));
     if (number == 0) {
       return throw_error(isolate, "Error",
