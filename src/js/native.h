@@ -41,6 +41,10 @@ class NativeHost {
   // Completes a call: hooks.callValue(call, undefined) once all commits of the cell up to now
   // are proven, callError otherwise.
   virtual void sync_storage(int32_t cell, uint32_t call) = 0;
+  // While an alarm handler runs, the alarm it serves reads as absent (alarmGet returns null) until
+  // it is set again; alarmSet, with a time or null, ends that.
+  virtual bool hides_alarm(int32_t cell) = 0;
+  virtual void alarm_was_set(int32_t cell) = 0;
   // The JavaScript error object: hooks.makeError(name, message, flags).
   virtual v8::Local<v8::Value> make_error(std::string_view name, std::string_view message,
                                           uint32_t flags = 0) = 0;

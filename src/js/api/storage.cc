@@ -154,7 +154,7 @@ void alarm_get(Args args) {
   if (!storage) return;
   auto at = storage->alarm();
   if (!at) return throw_sql(args.GetIsolate(), at.error());
-  if (*at) {
+  if (*at && !native_host(args.GetIsolate()).hides_alarm(args[0].As<v8::Int32>()->Value())) {
     args.GetReturnValue().Set(static_cast<double>(**at));
   } else {
     args.GetReturnValue().SetNull();
@@ -168,7 +168,8 @@ void alarm_set(Args args) {
   std::optional<int64_t> at;
   if (args[1]->IsNumber()) at = static_cast<int64_t>(args[1].As<v8::Number>()->Value());
   auto done = storage->set_alarm(at);
-  if (!done) throw_sql(args.GetIsolate(), done.error());
+  if (!done) return throw_sql(args.GetIsolate(), done.error());
+  native_host(args.GetIsolate()).alarm_was_set(args[0].As<v8::Int32>()->Value());
 }
 
 // --- SQL ---
