@@ -1,5 +1,6 @@
 #include "net/curl_engine.h"
 
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,7 +27,15 @@ constexpr long kIdleSecondsMax = 50;
 
 void curl_init_once() {
   static std::once_flag once;
-  std::call_once(once, [] { CHECK(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK); });
+  std::call_once(once, [] {
+    CHECK(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK);
+    // OpenSSL writes to sockets without MSG_NOSIGNAL, and with CURLOPT_NOSIGNAL curl leaves the
+    // signal to the program: a server that hangs up would end the process.
+    struct sigaction now;
+    if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) {
+      signal(SIGPIPE, SIG_IGN);
+    }
+  });
 }
 
 }  // namespace
