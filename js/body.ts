@@ -267,4 +267,3 @@ function extract_object(target: BodyHolder, init: unknown): void {
 }
 
 expose(BodyHolder, "Body");
-Object.defineProperty(BodyHolder, "name", { value: "Body", configurable: true });

@@ -2,7 +2,8 @@
 
 import { Call, forget_call, start_call } from "./calls";
 import { check_clone, refuse_to_clone } from "./clone_check";
-import { ResponseCall, fetch_request } from "./fetch";
+import { ResponseCall, fetch_request, without_fragment } from "./fetch";
+import { block_has } from "./headers";
 import { native } from "./host";
 import {
   Request, request_block, request_method, request_signal, request_url,
@@ -125,14 +126,24 @@ class StubFetch extends ResponseCall {
   send(id: CallId): void {
     const request = this.#request;
     const body = has_body(request) ? take_native_body(request, native.currentIo()) : null;
+    let headers = request_block(request);
+    if (body !== null && typeof body !== "number" && !block_has(headers, "content-length")) {
+      headers += `content-length\n${byte_length(body)}\n`;
+    }
     native.stubFetch(id, this.#ns, id_hex(this.#object), this.#object.name, request_method(request),
-      request_url(request), request_block(request), body);
+      without_fragment(request_url(request)), headers, body);
   }
 
   head(status: number, status_text: string, headers: HeaderBlock, body: Body): void {
     this.finished();
     this.resolve(make_response(status, status_text, headers, body, request_url(this.#request), false));
   }
+}
+
+const NOT_ASCII = /[^\x00-\x7f]/;
+
+function byte_length(body: string | Uint8Array): number {
+  return typeof body === "string" && NOT_ASCII.test(body) ? native.utf8Encode(body).length : body.length;
 }
 
 class RpcCall implements Call {
@@ -276,14 +287,6 @@ class DurableObject {
     } catch (error) {
       return Promise.reject(error);
     }
-  }
-
-  connect(): never {
-    throw unsupported("connect() of a Durable Object stub");
-  }
-
-  dup(): DurableObject {
-    return make_stub(this.#ns, this.id);
   }
 }
 

@@ -1,7 +1,7 @@
 // Event, EventTarget and the events that Workers have.
 
 import { report_error } from "./errors";
-import { define_global, expose, wrong_argument, wrong_constructor_argument } from "./util";
+import { define_global, expose, own_name, wrong_argument, wrong_constructor_argument } from "./util";
 
 export let set_target: (event: Event, target: EventTarget | null, current: EventTarget | null, phase: number) => void;
 let stopped_now: (event: Event) => boolean;
@@ -33,7 +33,7 @@ export class Event {
   }
 
   constructor(type: string, init: EventInit = {}) {
-    if (arguments.length === 0) throw wrong_constructor_argument(new.target.name, 1, "string");
+    if (arguments.length === 0) throw wrong_constructor_argument(own_name(new.target), 1, "string");
     this.#type = String(type);
     this.#bubbles = Boolean(init?.bubbles);
     this.#cancelable = Boolean(init?.cancelable);

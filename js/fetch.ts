@@ -20,6 +20,12 @@ export function fetch_request(input: unknown, init: unknown): Request {
   return init === undefined && input instanceof Request ? input : new Request(input, init as RequestInit);
 }
 
+// A URL as it goes over the wire.
+export function without_fragment(url: string): string {
+  const hash = url.indexOf("#");
+  return hash < 0 ? url : url.slice(0, hash);
+}
+
 // A call that ends in a response: what both kinds of fetch share.
 export abstract class ResponseCall implements Call {
   protected readonly resolve: (response: Response) => void;
@@ -94,7 +100,7 @@ class FetchCall extends ResponseCall {
   }
 
   send(id: CallId): void {
-    native.fetch(id, this.#method, this.#url, this.#headers, this.#body);
+    native.fetch(id, this.#method, without_fragment(this.#url), this.#headers, this.#body);
   }
 
   head(status: number, status_text: string, headers: HeaderBlock, body: Body): void {

@@ -11,10 +11,11 @@ type Entry = [name: string, value: string | File];
 
 export let form_entries: (form: FormData) => Entry[];
 
-function entry_value(value: unknown, name: unknown): string | File {
+// A Blob without a name gets that of its field.
+function entry_value(field: string, value: unknown, name: unknown): string | File {
   if (!(value instanceof Blob)) return well_formed(String(value));
   if (value instanceof File && name === undefined) return value;
-  return new File([value], name === undefined ? "blob" : String(name), { type: value.type });
+  return new File([value], name === undefined ? field : String(name), { type: value.type });
 }
 
 export class FormData {
@@ -30,7 +31,7 @@ export class FormData {
 
   append(name: string, value: unknown, filename: unknown = undefined): void {
     if (arguments.length < 2) throw wrong_argument("append", "FormData", arguments.length + 1, "Blob or string");
-    this.#entries.push([well_formed(String(name)), entry_value(value, filename)]);
+    this.#entries.push([well_formed(String(name)), entry_value(String(name), value, filename)]);
   }
 
   delete(name: string): void {
@@ -56,7 +57,7 @@ export class FormData {
 
   set(name: string, value: unknown, filename: unknown = undefined): void {
     if (arguments.length < 2) throw wrong_argument("set", "FormData", arguments.length + 1, "Blob or string");
-    const entry: Entry = [well_formed(String(name)), entry_value(value, filename)];
+    const entry: Entry = [well_formed(String(name)), entry_value(String(name), value, filename)];
     const first = this.#entries.findIndex((other) => other[0] === entry[0]);
     if (first < 0) {
       this.#entries.push(entry);

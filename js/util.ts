@@ -27,7 +27,7 @@ export function unsupported(what: string): Error {
 
 // Makes the members of a class as Web IDL has them: enumerable on the prototype, with the class
 // name as its string tag.
-export function expose(target: Constructor, tag: string = target.name): void {
+export function expose(target: Constructor, name: string = own_name(target)): void {
   const prototype = target.prototype;
   for (const key of Object.getOwnPropertyNames(prototype)) {
     if (key === "constructor") continue;
@@ -35,10 +35,19 @@ export function expose(target: Constructor, tag: string = target.name): void {
     descriptor.enumerable = true;
     Object.defineProperty(prototype, key, descriptor);
   }
-  set_tag(prototype, tag);
+  set_tag(prototype, name);
+}
+
+// The name a class has in its source. The bundler calls a class that names itself inside "_Name".
+export function own_name(target: Constructor): string {
+  return target.name.startsWith("_") ? target.name.slice(1) : target.name;
 }
 
 export function set_tag(prototype: object, tag: string): void {
+  const constructor = prototype.constructor as { name?: unknown };
+  if (Object.hasOwn(prototype, "constructor") && constructor.name !== tag) {
+    Object.defineProperty(constructor, "name", { value: tag, configurable: true });
+  }
   Object.defineProperty(prototype, Symbol.toStringTag, { value: tag, configurable: true });
 }
 
