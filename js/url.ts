@@ -8,11 +8,14 @@ import { define_global, expose, wrong_constructor_argument } from "./util";
 // http(s), a host of lower-case letters, digits, hyphens, underscores and dots, perhaps a port, and only characters
 // that the standard leaves as they are. Parsing such a text changes nothing but what `plain`
 // looks at afterwards: an absent path, the port, dot segments, IPv4 and IDNA hosts.
-const PLAIN = new RegExp(
-  "^https?://[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_-])?(?::[1-9][0-9]{0,4})?" +
-  "(?:/[\\w\\-.~!$&'()*+,;=:@%/|\\[\\]]*)?" +
-  "(?:\\?[\\w\\-.~!$&()*+,;=:@%/?|\\[\\]{}\\\\^`]*)?" +
-  "(?:#[\\w\\-.~!$&'()*+,;=:@%/?|\\[\\]{}\\\\^#]*)?$");
+const HOST = "[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_-])?";
+const PATH = "/[\\w\\-.~!$&'()*+,;=:@%/|\\[\\]]*";
+const QUERY = "\\?[\\w\\-.~!$&()*+,;=:@%/?|\\[\\]{}\\\\^`]*";
+const HASH = "#[\\w\\-.~!$&'()*+,;=:@%/?|\\[\\]{}\\\\^#]*";
+const PLAIN = new RegExp(`^https?://${HOST}(?::[1-9][0-9]{0,4})?(?:${PATH})?(?:${QUERY})?(?:${HASH})?$`);
+const PLAIN_HOST = new RegExp(`^${HOST}$`);
+const PLAIN_PATH = new RegExp(`^${PATH}$`);
+const PLAIN_QUERY = new RegExp(`^${QUERY}$`);
 const DOT_SEGMENT = /\/(?:\.|%2e){1,2}(?:[/?#]|$)/i;
 const NUMBER_LABEL = /(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$/;
 const IPV4 = /^(?:(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])(?:\.(?!$)|$)){4}$/;
@@ -31,7 +34,8 @@ export class URL {
   static {
     url_href = (url) => (url.#impl !== null ? url.#impl.href : url.#href);
     on_params_change((url, query) => {
-      (url as URL).#modify().search = query;
+      const target = url as URL;
+      if (!target.#plain_search(query === "" ? "" : "?" + query)) target.#modify().search = query;
     });
   }
 
@@ -87,6 +91,31 @@ export class URL {
     this.#host_end = host_end;
     this.#path_start = path_start;
     return true;
+  }
+
+  // Where the query and the fragment of a plain URL start; its end when there is none.
+  #query_start(): number {
+    const question = this.#href.indexOf("?", this.#path_start);
+    const hash = this.#hash_start();
+    return question < 0 || question > hash ? hash : question;
+  }
+  #hash_start(): number {
+    const hash = this.#href.indexOf("#", this.#path_start);
+    return hash < 0 ? this.#href.length : hash;
+  }
+
+  // Setters of a plain URL to plain values; false when the standard's parser has to do it.
+  #plain_path(path: string): boolean {
+    if (this.#impl !== null || !PLAIN_PATH.test(path)) return false;
+    return this.#plain(this.#href.slice(0, this.#path_start) + path + this.#href.slice(this.#query_start()));
+  }
+  #plain_search(search: string): boolean {
+    if (this.#impl !== null || (search !== "" && !PLAIN_QUERY.test(search))) return false;
+    return this.#plain(this.#href.slice(0, this.#query_start()) + search + this.#href.slice(this.#hash_start()));
+  }
+  #plain_hostname(host: string): boolean {
+    if (this.#impl !== null || !PLAIN_HOST.test(host)) return false;
+    return this.#plain(this.#href.slice(0, this.#host_start) + host + this.#href.slice(this.#host_end));
   }
 
   #modify(): URLImpl {
@@ -147,7 +176,8 @@ export class URL {
     return this.#impl !== null ? this.#impl.hostname : this.#href.slice(this.#host_start, this.#host_end);
   }
   set hostname(value: string) {
-    this.#modify().hostname = well_formed(String(value));
+    const text = String(value);
+    if (!this.#plain_hostname(text)) this.#modify().hostname = well_formed(text);
   }
 
   get port(): string {
@@ -169,7 +199,8 @@ export class URL {
     return start === 0 ? href : href.slice(start);
   }
   set pathname(value: string) {
-    this.#modify().pathname = well_formed(String(value));
+    const text = String(value);
+    if (!this.#plain_path(text)) this.#modify().pathname = well_formed(text);
   }
 
   get search(): string {
@@ -178,7 +209,11 @@ export class URL {
     return query === "" ? "" : "?" + query;
   }
   set search(value: string) {
-    this.#modify().search = well_formed(String(value));
+    const text = String(value);
+    // A lone "?" is an empty query, which the standard keeps.
+    if (text === "?" || !this.#plain_search(text === "" || text.startsWith("?") ? text : "?" + text)) {
+      this.#modify().search = well_formed(text);
+    }
     this.#refresh_params();
   }
 
