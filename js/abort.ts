@@ -76,9 +76,15 @@ export class AbortSignal extends EventTarget {
 
   static any(signals: Iterable<AbortSignal>): AbortSignal {
     const result = make_signal();
+    if (typeof signals !== "object" || signals === null || !(Symbol.iterator in signals)) {
+      throw wrong_argument("any", "AbortSignal", 1, "Array");
+    }
     const sources = [...signals];
-    for (const source of sources) {
-      if (!(source instanceof AbortSignal)) throw wrong_argument("any", "AbortSignal", 1, "Array");
+    for (let i = 0; i < sources.length; i++) {
+      const source = sources[i]!;
+      if (!(source instanceof AbortSignal)) {
+        throw new TypeError(`Incorrect type for array element ${i}: the provided value is not of type 'AbortSignal'.`);
+      }
       if (source.aborted) {
         abort_signal(result, source.reason);
         return result;
@@ -104,7 +110,7 @@ export class AbortController {
   }
 }
 
-expose(AbortSignal);
-expose(AbortController);
+expose(AbortSignal, "AbortSignal");
+expose(AbortController, "AbortController");
 define_global("AbortSignal", AbortSignal);
 define_global("AbortController", AbortController);

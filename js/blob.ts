@@ -1,6 +1,6 @@
 // Blob and File: bytes in memory with a type.
 
-import { INTERNAL, define_global, expose, own_name, view_bytes, wrong_constructor_argument } from "./util";
+import { INTERNAL, define_global, expose, view_bytes, wrong_constructor_argument } from "./util";
 import { ReadableStream, body_stream, join_chunks } from "./streams";
 import { utf8_bytes, utf8_text } from "./encoding";
 
@@ -30,7 +30,7 @@ export class Blob {
     if (parts === INTERNAL) return;
     if (parts !== undefined) {
       if (typeof parts !== "object" || parts === null || !(Symbol.iterator in parts)) {
-        throw wrong_constructor_argument(own_name(new.target), 1, "Array");
+        throw wrong_constructor_argument(new.target.name, 1, "Array");
       }
       const chunks: Uint8Array[] = [];
       let total = 0;
@@ -99,7 +99,7 @@ export class File extends Blob {
   }
 }
 
-expose(Blob);
-expose(File);
+expose(Blob, "Blob");
+expose(File, "File");
 define_global("Blob", Blob);
 define_global("File", File);

@@ -25,19 +25,19 @@ export class SubtleCrypto {
   async digest(algorithm: unknown, data: unknown): Promise<ArrayBuffer> {
     if (arguments.length < 2) {
       throw wrong_argument("digest", "SubtleCrypto", arguments.length + 1,
-        arguments.length === 0 ? "string or HashAlgorithm" : "ArrayBuffer or ArrayBufferView");
+        arguments.length === 0 ? "string or HashAlgorithm" : "BufferSource");
     }
     const bytes = view_bytes(data);
-    if (bytes === undefined) throw wrong_argument("digest", "SubtleCrypto", 2, "ArrayBuffer or ArrayBufferView");
+    if (bytes === undefined) throw wrong_argument("digest", "SubtleCrypto", 2, "BufferSource");
     return native.digest(digest_name(algorithm), bytes);
   }
 
   timingSafeEqual(a: unknown, b: unknown): boolean {
     const x = view_bytes(a);
     const y = view_bytes(b);
-    if (x === undefined) throw wrong_argument("timingSafeEqual", "SubtleCrypto", 1, "ArrayBuffer or ArrayBufferView");
-    if (y === undefined) throw wrong_argument("timingSafeEqual", "SubtleCrypto", 2, "ArrayBuffer or ArrayBufferView");
-    if (x.length !== y.length) throw new TypeError("Input buffers must have the same byte length");
+    if (x === undefined) throw wrong_argument("timingSafeEqual", "SubtleCrypto", 1, "BufferSource");
+    if (y === undefined) throw wrong_argument("timingSafeEqual", "SubtleCrypto", 2, "BufferSource");
+    if (x.length !== y.length) throw new TypeError("Input buffers must have the same byte length.");
     return native.timingSafeEqual(x, y);
   }
 }
@@ -129,9 +129,9 @@ export class Crypto {
 }
 
 Object.defineProperty(Crypto.prototype, "DigestStream", { value: DigestStream, writable: true, configurable: true });
-expose(SubtleCrypto);
-expose(Crypto);
-expose(DigestStream);
+expose(SubtleCrypto, "SubtleCrypto");
+expose(Crypto, "Crypto");
+expose(DigestStream, "DigestStream");
 set_tag(DigestStream.prototype, "DigestStream");
 define_global("Crypto", Crypto);
 define_global("SubtleCrypto", SubtleCrypto);

@@ -302,8 +302,8 @@ Object.setPrototypeOf(DurableObject.prototype, new Proxy(Object.prototype, {
 }));
 Object.defineProperty(DurableObject.prototype, dispose, { value: noop, configurable: true, writable: true });
 
-expose(DurableObjectId);
-expose(DurableObjectNamespace);
+expose(DurableObjectId, "DurableObjectId");
+expose(DurableObjectNamespace, "DurableObjectNamespace");
 set_tag(DurableObject.prototype, "DurableObject");
 refuse_to_clone(DurableObjectId);
 refuse_to_clone(DurableObjectNamespace);

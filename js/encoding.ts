@@ -43,7 +43,7 @@ export class TextDecoder {
 
   decode(input: unknown = undefined, options: { stream?: unknown } = {}): string {
     const bytes = input === undefined ? new Uint8Array(0) : view_bytes(input);
-    if (bytes === undefined) throw wrong_argument("decode", "TextDecoder", 1, "ArrayBuffer or ArrayBufferView");
+    if (bytes === undefined) throw wrong_argument("decode", "TextDecoder", 1, "Array");
     const stream = Boolean(options?.stream);
     if (this.#decoder === undefined) {
       if (!stream) return native.utf8Decode(bytes, this.#fatal, this.#ignore_bom);
@@ -81,8 +81,8 @@ function atob(data: unknown): string {
   return native.base64Decode(String(data));
 }
 
-expose(TextEncoder);
-expose(TextDecoder);
+expose(TextEncoder, "TextEncoder");
+expose(TextDecoder, "TextDecoder");
 define_global("TextEncoder", TextEncoder);
 define_global("TextDecoder", TextDecoder);
 define_global("btoa", btoa);

@@ -1,7 +1,7 @@
 // Event, EventTarget and the events that Workers have.
 
 import { report_error } from "./errors";
-import { define_global, expose, own_name, wrong_argument, wrong_constructor_argument } from "./util";
+import { define_global, expose, wrong_argument, wrong_constructor_argument } from "./util";
 
 export let set_target: (event: Event, target: EventTarget | null, current: EventTarget | null, phase: number) => void;
 let stopped_now: (event: Event) => boolean;
@@ -33,7 +33,7 @@ export class Event {
   }
 
   constructor(type: string, init: EventInit = {}) {
-    if (arguments.length === 0) throw wrong_constructor_argument(own_name(new.target), 1, "string");
+    if (arguments.length === 0) throw wrong_constructor_argument(new.target.name, 1, "string");
     this.#type = String(type);
     this.#bubbles = Boolean(init?.bubbles);
     this.#cancelable = Boolean(init?.cancelable);
@@ -120,10 +120,13 @@ export class EventTarget {
   #listeners: Map<string, Registration[]> | null = null;
 
   addEventListener(type: string, callback: Listener | null, options: unknown = undefined): void {
-    if (arguments.length < 2) throw wrong_argument("addEventListener", "EventTarget", arguments.length + 1, "EventHandler");
+    if (arguments.length < 2) {
+      throw wrong_argument("addEventListener", "EventTarget", arguments.length + 1,
+        arguments.length === 0 ? "string" : "function or HandlerObject");
+    }
     if (callback === null || callback === undefined) return;
     if (typeof callback !== "function" && typeof callback !== "object") {
-      throw wrong_argument("addEventListener", "EventTarget", 2, "EventHandler");
+      throw wrong_argument("addEventListener", "EventTarget", 2, "function or HandlerObject");
     }
     const given = (typeof options === "object" && options !== null ? options : { capture: Boolean(options) }) as {
       capture?: unknown; once?: unknown; signal?: EventTarget & { aborted: boolean };
@@ -187,7 +190,7 @@ export class CustomEvent extends Event {
   #detail: unknown;
   constructor(type: string, init: EventInit & { detail?: unknown } = {}) {
     super(type, init);
-    this.#detail = init?.detail ?? null;
+    this.#detail = init?.detail;
   }
   get detail(): unknown {
     return this.#detail;
@@ -289,9 +292,9 @@ export class PromiseRejectionEvent extends Event {
   }
 }
 
-for (const constructor of [
+for (const [name, constructor] of Object.entries({
   EventTarget, Event, CustomEvent, MessageEvent, CloseEvent, ErrorEvent, PromiseRejectionEvent,
-]) {
-  expose(constructor);
-  define_global(constructor.name, constructor);
+})) {
+  expose(constructor, name);
+  define_global(name, constructor);
 }

@@ -5,7 +5,7 @@ import { utf8_bytes, utf8_text } from "./encoding";
 import { native } from "./host";
 import { join_chunks } from "./streams";
 import { parse_form, well_formed } from "./url_search_params";
-import { define_global, expose, set_tag, wrong_argument, wrong_constructor_argument } from "./util";
+import { define_global, expose, set_tag, wrong_argument } from "./util";
 
 type Entry = [name: string, value: string | File];
 
@@ -25,12 +25,8 @@ export class FormData {
     form_entries = (form) => form.#entries;
   }
 
-  constructor(form: unknown = undefined) {
-    if (form !== undefined) throw wrong_constructor_argument("FormData", 1, "undefined");
-  }
-
   append(name: string, value: unknown, filename: unknown = undefined): void {
-    if (arguments.length < 2) throw wrong_argument("append", "FormData", arguments.length + 1, "Blob or string");
+    if (arguments.length < 2) throw wrong_argument("append", "FormData", arguments.length + 1, "File or Blob or string");
     this.#entries.push([well_formed(String(name)), entry_value(String(name), value, filename)]);
   }
 
@@ -56,7 +52,7 @@ export class FormData {
   }
 
   set(name: string, value: unknown, filename: unknown = undefined): void {
-    if (arguments.length < 2) throw wrong_argument("set", "FormData", arguments.length + 1, "Blob or string");
+    if (arguments.length < 2) throw wrong_argument("set", "FormData", arguments.length + 1, "File or Blob or string");
     const entry: Entry = [well_formed(String(name)), entry_value(String(name), value, filename)];
     const first = this.#entries.findIndex((other) => other[0] === entry[0]);
     if (first < 0) {
@@ -147,8 +143,6 @@ function parameter(header: string, name: string): string | undefined {
   return found[1] !== undefined ? found[1].replace(/\\(["\\])/g, "$1") : found[2];
 }
 
-const unescape_name = (name: string) => name.replace(/%0A/gi, "\n").replace(/%0D/gi, "\r").replace(/%22/g, '"');
-
 const NEW_LINE = new Uint8Array([13, 10]);
 const HEAD_END = new Uint8Array([13, 10, 13, 10]);
 
@@ -200,11 +194,11 @@ function add_part(form: FormData, head: string, data: Uint8Array): void {
   const name = parameter(disposition, "name");
   if (name === undefined) throw new TypeError("No name parameter in Content-Disposition header.");
   const filename = parameter(disposition, "filename");
-  if (filename === undefined) form.append(unescape_name(name), utf8_text(data));
-  else form.append(unescape_name(name), new File([data], unescape_name(filename), { type }));
+  if (filename === undefined) form.append(name, utf8_text(data));
+  else form.append(name, new File([data], filename, { type }));
 }
 
-expose(FormData);
+expose(FormData, "FormData");
 Object.defineProperty(FormData.prototype, Symbol.iterator, {
   value: FormData.prototype.entries, writable: true, configurable: true,
 });

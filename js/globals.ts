@@ -7,7 +7,7 @@ import { native } from "./host";
 import { define_global, expose, set_tag, wrong_argument } from "./util";
 
 function structuredClone(value: unknown, options: { transfer?: unknown } | undefined = undefined): unknown {
-  if (arguments.length === 0) throw wrong_argument("structuredClone", "ServiceWorkerGlobalScope", 1, "any");
+  if (arguments.length === 0) throw wrong_argument("structuredClone", "ServiceWorkerGlobalScope", 1, "Value");
   check_clone(value, false);
   const transfer = options?.transfer;
   return native.structuredClone(value, transfer === undefined || transfer === null ? [] : [...(transfer as Iterable<unknown>)]);
@@ -37,8 +37,8 @@ class Navigator {
   }
 }
 
-expose(Performance);
-expose(Navigator);
+expose(Performance, "Performance");
+expose(Navigator, "Navigator");
 define_global("structuredClone", structuredClone);
 define_global("Performance", Performance);
 define_global("Navigator", Navigator);

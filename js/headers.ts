@@ -252,7 +252,7 @@ export function block_without(block: HeaderBlock, names: string[]): HeaderBlock 
   return lines.length === 0 ? "" : lines.join("\n") + "\n";
 }
 
-expose(Headers);
+expose(Headers, "Headers");
 Object.defineProperty(Headers.prototype, Symbol.iterator, {
   value: Headers.prototype.entries, writable: true, configurable: true,
 });

@@ -1,11 +1,14 @@
 // Values as text, as Node's util.inspect prints them without colours.
 
+import { Headers } from "./headers";
 import { native } from "./host";
+import { URLSearchParams } from "./url_search_params";
 
 const DEPTH_MAX = 2;
 const ITEMS_MAX = 100;
 const STRING_MAX = 10000;
-const LINE_MAX = 72;
+const LINE_MAX = 80;
+const LEVELS_PER_LINE = 3;
 const IDENTIFIER = /^[A-Za-z_$][\w$]*$/;
 
 // The arguments of a console call: printf-like directives in the first, then the rest.
@@ -25,7 +28,7 @@ export function format(args: unknown[]): string {
           return typeof value === "object" && value !== null && !has_own_text(value) ? inspect(value, 0) :
             typeof value === "bigint" ? `${value}n` : Object.is(value, -0) ? "-0" : String(value);
         case "%d":
-          return typeof value === "bigint" ? `${value}n` : typeof value === "symbol" ? "NaN" : String(Number(value));
+          return typeof value === "bigint" ? `${value}n` : typeof value === "symbol" ? "NaN" : inspect(Number(value));
         case "%i":
           return typeof value === "bigint" ? `${value}n` : typeof value === "symbol" ? "NaN" : String(parseInt(String(value)));
         case "%f":
@@ -61,10 +64,13 @@ interface Context {
   depth_max: number;
   seen: object[];
   circular: Map<object, number>;
+  deepest: number; // how deep the object that was shown last is
 }
 
+const CUSTOM = Symbol.for("nodejs.util.inspect.custom");
+
 export function inspect(value: unknown, depth_max: number = DEPTH_MAX): string {
-  return show(value, { depth_max, seen: [], circular: new Map() }, 0, 0);
+  return show(value, { depth_max, seen: [], circular: new Map(), deepest: 0 }, 0, 0);
 }
 
 function show(value: unknown, context: Context, depth: number, indent: number): string {
@@ -133,14 +139,19 @@ function prefix(value: object, name: string | null, plain: string, size: number 
 
 function show_object(value: object, context: Context, depth: number, indent: number): string {
   const target = native.proxyTarget(value);
-  if (target !== undefined) return show(target, context, depth, indent);
+  if (target !== undefined) return `Proxy(${show(target, context, depth, indent)})`;
+  const custom = (value as Record<symbol, unknown>)[CUSTOM];
+  if (typeof custom === "function") {
+    const shown = custom.call(value, context.depth_max - depth, {}, inspect);
+    return typeof shown === "string" ? shown.replaceAll("\n", "\n" + " ".repeat(indent)) : show(shown, context, depth, indent);
+  }
   if (context.seen.includes(value)) {
     let number = context.circular.get(value);
     if (number === undefined) context.circular.set(value, (number = context.circular.size + 1));
     return `[Circular *${number}]`;
   }
   const name = constructor_name(value);
-  const simple = show_simple(value, name);
+  const simple = show_simple(value, name, indent);
   const keys = own_keys(value);
   if (simple !== undefined && keys.length === 0) return simple;
   if (depth > context.depth_max) {
@@ -148,63 +159,91 @@ function show_object(value: object, context: Context, depth: number, indent: num
     return `[${name === null ? "Object: null prototype" : name}${tag_of(value, name)}]`;
   }
   context.seen.push(value);
+  context.deepest = depth;
   const items: string[] = [];
-  let braces: [open: string, close: string] = ["{", "}"];
+  let open = "{";
   let is_list = false;
-  const child = (member: unknown, by = 2) => show(member, context, depth + 1, indent + by);
+  const child = (member: unknown) => show(member, context, depth + 1, indent + 2);
+  if (simple === undefined) {
+    is_list = Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView));
+    open = contents(value, name, items, child);
+  }
+  for (const key of keys) items.push(show_member(value, key, context, depth, indent));
+  context.seen.pop();
+  const number = context.circular.get(value);
+  if (number !== undefined) open = `<ref *${number}> ${open}`;
+  return join(items, simple ?? "", open, is_list ? "]" : "}", context, depth, indent, is_list, value);
+}
+
+// What is inside an object besides its properties; returns the opening brace and what is before it.
+function contents(
+  value: object, name: string | null, items: string[], child: (member: unknown) => string): string {
   if (Array.isArray(value)) {
-    is_list = true;
-    braces = [(name === "Array" ? "" : prefix(value, name, "Array", value.length)) + "[", "]"];
     list_items(value, items, child);
-  } else if (ArrayBuffer.isView(value) && !(value instanceof DataView)) {
-    is_list = true;
+    return (name === "Array" ? "" : prefix(value, name, "Array", value.length)) + "[";
+  }
+  if (ArrayBuffer.isView(value) && !(value instanceof DataView)) {
     const list = value as unknown as ArrayLike<unknown>;
-    braces = [`${name ?? "TypedArray"}(${list.length}) [`, "]"];
     for (let i = 0; i < Math.min(list.length, ITEMS_MAX); i++) items.push(child(list[i]));
     if (list.length > ITEMS_MAX) items.push(more_items(list.length - ITEMS_MAX));
-  } else if (value instanceof Map) {
-    braces[0] = `${prefix(value, name, "Map", value.size)}{`;
-    let left = ITEMS_MAX;
-    for (const [key, member] of value) {
-      if (left-- === 0) break;
-      items.push(`${child(key)} => ${child(member)}`);
-    }
-    if (value.size > ITEMS_MAX) items.push(more_items(value.size - ITEMS_MAX));
-  } else if (value instanceof Set) {
-    braces[0] = `${prefix(value, name, "Set", value.size)}{`;
+    return `${name ?? "TypedArray"}(${list.length}) [`;
+  }
+  if (value instanceof Map) {
+    pair_items(value, value.size, items, child);
+    return `${prefix(value, name, "Map", value.size)}{`;
+  }
+  if (value instanceof Set) {
     let left = ITEMS_MAX;
     for (const member of value) {
       if (left-- === 0) break;
       items.push(child(member));
     }
     if (value.size > ITEMS_MAX) items.push(more_items(value.size - ITEMS_MAX));
-  } else if (value instanceof ArrayBuffer) {
-    const bytes = new Uint8Array(value);
-    let hex = "";
-    for (let i = 0; i < Math.min(bytes.length, 50); i++) hex += (i > 0 ? " " : "") + bytes[i]!.toString(16).padStart(2, "0");
-    if (bytes.length > 50) hex += ` ... ${bytes.length - 50} more byte${bytes.length > 51 ? "s" : ""}`;
-    braces[0] = `${name ?? "ArrayBuffer"} {`;
-    items.push(`[Uint8Contents]: <${hex}>`, `byteLength: ${bytes.length}`);
-  } else if (value instanceof Promise) {
-    braces[0] = `${prefix(value, name, "Promise")}{`;
+    return `${prefix(value, name, "Set", value.size)}{`;
+  }
+  if (value instanceof ArrayBuffer) {
+    buffer_items(new Uint8Array(value), items);
+    return `${name ?? "ArrayBuffer"} {`;
+  }
+  if (value instanceof DataView) {
+    items.push(`byteLength: ${value.byteLength}`, `byteOffset: ${value.byteOffset}`, `buffer: ${child(value.buffer)}`);
+    return "DataView {";
+  }
+  if (value instanceof Promise) {
     const state = native.promiseState(value);
     if (state === undefined || state[0] === "pending") items.push("<pending>");
     else items.push(state[0] === "rejected" ? `<rejected> ${child(state[1])}` : child(state[1]));
-  } else if (simple !== undefined) {
-    braces[0] = simple + " {";
-  } else {
-    braces[0] = `${prefix(value, name, "Object")}{`;
-    accessor_items(value, items, child);
+    return `${prefix(value, name, "Promise")}{`;
   }
-  for (const key of keys) items.push(show_member(value, key, context, depth, indent));
-  context.seen.pop();
-  const number = context.circular.get(value);
-  if (number !== undefined) braces[0] = `<ref *${number}> ${braces[0]}`;
-  return join(items, braces, indent, is_list, value);
+  if (value instanceof Headers || value instanceof URLSearchParams) {
+    const pairs = [...value];
+    pair_items(pairs, pairs.length, items, child);
+    return `${prefix(value, name, "", pairs.length)}{`;
+  }
+  if (Object.prototype.toString.call(value) === "[object Arguments]") return "[Arguments] {";
+  accessor_items(value, items, child);
+  return `${prefix(value, name, "Object")}{`;
+}
+
+function pair_items(
+  pairs: Iterable<[unknown, unknown]>, size: number, items: string[], child: (member: unknown) => string): void {
+  let left = ITEMS_MAX;
+  for (const [key, member] of pairs) {
+    if (left-- === 0) break;
+    items.push(`${child(key)} => ${child(member)}`);
+  }
+  if (size > ITEMS_MAX) items.push(more_items(size - ITEMS_MAX));
+}
+
+function buffer_items(bytes: Uint8Array, items: string[]): void {
+  let hex = "";
+  for (let i = 0; i < Math.min(bytes.length, 50); i++) hex += (i > 0 ? " " : "") + bytes[i]!.toString(16).padStart(2, "0");
+  if (bytes.length > 50) hex += ` ... ${bytes.length - 50} more byte${bytes.length > 51 ? "s" : ""}`;
+  items.push(`[Uint8Contents]: <${hex}>`, `byteLength: ${bytes.length}`);
 }
 
 // Things that are one text unless they carry properties.
-function show_simple(value: object, name: string | null): string | undefined {
+function show_simple(value: object, name: string | null, indent: number): string | undefined {
   if (typeof value === "function") {
     const text = Function.prototype.toString.call(value);
     const fn = value as (...args: unknown[]) => unknown;
@@ -215,7 +254,7 @@ function show_simple(value: object, name: string | null): string | undefined {
     const kind = name ?? "Function";
     return fn.name === "" ? `[${kind} (anonymous)]` : `[${kind}: ${fn.name}]`;
   }
-  if (value instanceof Error) return show_error(value);
+  if (value instanceof Error) return show_error(value, indent);
   if (value instanceof Date) {
     return Number.isNaN(value.getTime()) ? "Invalid Date" : Date.prototype.toISOString.call(value);
   }
@@ -228,13 +267,14 @@ function show_simple(value: object, name: string | null): string | undefined {
   return undefined;
 }
 
-function show_error(error: Error): string {
+function show_error(error: Error, indent: number): string {
   const stack = error.stack;
-  let text = typeof stack === "string" && stack !== "" ? stack : `[${Error.prototype.toString.call(error)}]`;
-  if (error.cause !== undefined && Object.hasOwn(error, "cause")) {
+  let text = typeof stack === "string" && stack !== "" ? stack : Error.prototype.toString.call(error);
+  if (!/\n\s+at /.test(text)) text = `[${text}]`;
+  if (Object.hasOwn(error, "cause")) {
     text += ` {\n  [cause]: ${inspect(error.cause).replaceAll("\n", "\n  ")}\n}`;
   }
-  return text;
+  return indent === 0 ? text : text.replaceAll("\n", "\n" + " ".repeat(indent));
 }
 
 function own_keys(value: object): PropertyKey[] {
@@ -254,7 +294,7 @@ function own_keys(value: object): PropertyKey[] {
 }
 
 function show_key(key: PropertyKey): string {
-  if (typeof key === "symbol") return `[${String(key)}]`;
+  if (typeof key === "symbol") return String(key);
   const text = String(key);
   return IDENTIFIER.test(text) ? text : quote(text);
 }
@@ -308,41 +348,30 @@ function more_items(count: number): string {
   return `... ${count} more item${count > 1 ? "s" : ""}`;
 }
 
-function join(items: string[], [open, close]: [string, string], indent: number, is_list: boolean, value: object): string {
-  if (items.length === 0) return `${open}${close}`;
-  const entries = items.length;
-  let shown = items;
-  if (is_list && entries > 6) shown = group_items(items, value);
-  // Nothing was grouped, and the innermost levels fit on one line.
-  if (shown === items || shown.length === entries) {
-    let length = items.length + open.length + indent;
+// `base` is a text that stands for the object itself, as of an error with properties.
+function join(
+  items: string[], base: string, open: string, close: string, context: Context, depth: number, indent: number,
+  is_list: boolean, value: object): string {
+  const before = base === "" ? open : `${base} ${open}`;
+  if (items.length === 0) return before + close;
+  const shown = is_list && items.length > 6 ? group_items(items, indent, value) : items;
+  // The innermost levels go on one line, when nothing was grouped and they fit.
+  if (context.deepest - depth < LEVELS_PER_LINE && shown.length === items.length && !base.includes("\n")) {
+    let length = 2 * items.length + indent + open.length + base.length + 10;
     for (const item of items) length += item.length;
-    if (length + items.length <= LINE_MAX + 8 && !items.some((item) => item.includes("\n")) && levels(items) <= 3) {
-      const line = `${open} ${items.join(", ")} ${close}`;
-      if (length <= LINE_MAX + 4) return line;
+    if (length <= LINE_MAX) {
+      const line = items.join(", ");
+      if (!line.includes("\n")) return `${before} ${line} ${close}`;
     }
   }
-  const space = "\n" + " ".repeat(indent + 2);
-  return `${open}${space}${shown.join("," + space)}\n${" ".repeat(indent)}${close}`;
+  const space = "\n" + " ".repeat(indent);
+  return `${before}${space}  ${shown.join(`,${space}  `)}${space}${close}`;
 }
 
-// How many levels of objects the deepest item has.
-function levels(items: string[]): number {
-  let most = 0;
-  for (const item of items) {
-    let depth = 0;
-    for (const c of item) {
-      if (c === "{" || c === "[") most = Math.max(most, ++depth);
-      else if (c === "}" || c === "]") depth--;
-    }
-  }
-  return most;
-}
-
-// Long lists of short items in columns, as Node lays them out.
-function group_items(items: string[], value: object): string[] {
-  const has_more = items[items.length - 1]!.startsWith("... ");
-  const count = has_more ? items.length - 1 : items.length;
+// Long lists of short items in columns. The formula for their number is Node's, so that the same
+// value prints the same.
+function group_items(items: string[], indent: number, value: object): string[] {
+  const count = items[items.length - 1]!.startsWith("... ") ? items.length - 1 : items.length;
   const separator = 2;
   const lengths: number[] = [];
   let total = 0;
@@ -354,11 +383,10 @@ function group_items(items: string[], value: object): string[] {
     longest = Math.max(longest, length);
   }
   const width = longest + separator;
-  if (!(width * 3 < 80 && (total / width > 5 || longest <= 6))) return items;
-  const bias = Math.sqrt(width - total / items.length);
+  if (width * 3 + indent >= LINE_MAX || (total / width <= 5 && longest > 6)) return items;
+  const bias = Math.max(width - 3 - Math.sqrt(width - total / items.length), 1);
   const columns = Math.min(
-    Math.round(Math.sqrt(2.5 * Math.max(bias - 3 - 0, 1) * count) / Math.max(bias - 3 - 0, 1)),
-    Math.floor((80 - 0) / width), 3 * 4, 15);
+    Math.round(Math.sqrt(2.5 * bias * count) / bias), Math.floor((LINE_MAX - indent) / width), 12);
   if (columns <= 1) return items;
   const widths: number[] = [];
   for (let i = 0; i < columns; i++) {
@@ -366,18 +394,21 @@ function group_items(items: string[], value: object): string[] {
     for (let j = i; j < count; j += columns) most = Math.max(most, lengths[j]!);
     widths.push(most + separator);
   }
-  const first = (value as unknown as ArrayLike<unknown>)[0];
-  const pad = typeof first === "number" || typeof first === "bigint"
-    ? (text: string, size: number) => text.padStart(size) : (text: string, size: number) => text.padEnd(size);
+  let numbers = true;
+  for (let i = 0; i < count && numbers; i++) {
+    const type = typeof (value as unknown as ArrayLike<unknown>)[i];
+    numbers = type === "number" || type === "bigint";
+  }
   const rows: string[] = [];
   for (let i = 0; i < count; i += columns) {
-    const last = Math.min(i + columns, count);
+    const last = Math.min(i + columns, count) - 1;
     let row = "";
-    for (let j = i; j < last - 1; j++) row += pad(`${items[j]!}, `, widths[j - i]!);
-    row += pad === undefined || !(typeof first === "number" || typeof first === "bigint")
-      ? items[last - 1]! : items[last - 1]!.padStart(widths[last - 1 - i]! - separator);
-    rows.push(row);
+    for (let j = i; j < last; j++) {
+      const cell = `${items[j]!}, `;
+      row += numbers ? cell.padStart(widths[j - i]!) : cell.padEnd(widths[j - i]!);
+    }
+    rows.push(row + (numbers ? items[last]!.padStart(widths[last - i]! - separator) : items[last]!));
   }
-  if (has_more) rows.push(items[count]!);
+  if (count < items.length) rows.push(items[count]!);
   return rows;
 }

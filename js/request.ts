@@ -238,5 +238,5 @@ export class Request extends BodyHolder {
   }
 }
 
-expose(Request);
+expose(Request, "Request");
 define_global("Request", Request);

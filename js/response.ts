@@ -203,7 +203,7 @@ export class Response extends BodyHolder {
   }
 }
 
-expose(Response);
+expose(Response, "Response");
 for (const name of ["error", "redirect", "json"]) {
   Object.defineProperty(Response, name, {
     value: (Response as any)[name], writable: true, enumerable: true, configurable: true,

@@ -176,8 +176,8 @@ class RowIterator {
   }
 }
 
-expose(SqlStorage);
-expose(Cursor as never);
+expose(SqlStorage, "SqlStorage");
+expose(Cursor as never, "Cursor");
 Object.defineProperty(Cursor.prototype, Symbol.iterator, {
   value: function (this: Cursor) {
     return new RowIterator(this);

@@ -127,7 +127,7 @@ export class DurableObjectState {
   }
 }
 
-expose(DurableObjectState as never);
+expose(DurableObjectState as never, "DurableObjectState");
 for (const hidden of ["facets", "container"]) {
   Object.defineProperty(DurableObjectState.prototype, hidden, { enumerable: false });
 }

@@ -322,8 +322,8 @@ class ListIterator {
 Object.setPrototypeOf(ListIterator.prototype, Object.getPrototypeOf(Object.getPrototypeOf([][Symbol.iterator]())));
 set_tag(ListIterator.prototype, "ListIterator");
 
-for (const constructor of [DurableObjectStorage, DurableObjectTransaction, SyncKvStorage]) {
-  expose(constructor as never);
+for (const [name, constructor] of Object.entries({ DurableObjectStorage, DurableObjectTransaction, SyncKvStorage })) {
+  expose(constructor as never, name);
   refuse_to_clone(constructor as never);
 }
 define_global("DurableObjectStorage", DurableObjectStorage);

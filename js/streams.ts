@@ -4,7 +4,7 @@ import * as base from "web-streams-polyfill";
 import { ValueCall, forget_call, start_call } from "./calls";
 import { utf8_bytes } from "./encoding";
 import { native } from "./host";
-import { define_global, expose, set_tag, view_bytes } from "./util";
+import { define_global, expose, set_tag, view_bytes, wrong_constructor_argument } from "./util";
 
 export type ReadableStream = base.ReadableStream<any>;
 export const ReadableStream = base.ReadableStream;
@@ -227,14 +227,14 @@ async function pump(reader: base.ReadableStreamDefaultReader<any>, pipe: PipeId)
   }
 }
 
+// A chunk written to a byte stream; text is sent as UTF-8.
 function byte_chunk(chunk: unknown): Uint8Array {
+  if (typeof chunk === "string") return utf8_bytes(chunk);
   const bytes = view_bytes(chunk);
   if (bytes === undefined) {
     throw new TypeError(
-      "This TransformStream is being used as a byte stream, but received " +
-      (typeof chunk === "string"
-        ? "a string on its writable side. If you wish to write a string, you'll probably want to explicitly UTF-8-encode it with TextEncoder."
-        : "an object of non-ArrayBuffer/ArrayBufferView type on its writable side."));
+      "This TransformStream is being used as a byte stream, but received an object of " +
+      "non-ArrayBuffer/ArrayBufferView type on its writable side.");
   }
   return bytes;
 }
@@ -252,8 +252,16 @@ export class IdentityTransformStream extends base.TransformStream {
 
 export class FixedLengthStream extends base.TransformStream {
   constructor(length: unknown, _options: unknown = undefined) {
-    const expected = typeof length === "bigint" ? Number(length) : Number(length);
-    if (!Number.isInteger(expected) || expected < 0) {
+    if (length === undefined) throw wrong_constructor_argument("FixedLengthStream", 1, "bigint");
+    const expected = Number(length);
+    if (!Number.isInteger(expected)) {
+      throw new TypeError("The value cannot be converted because it is not an integer.");
+    }
+    if (expected < 0) {
+      throw new TypeError(
+        "The value cannot be converted because it is negative and this API expects a positive bigint.");
+    }
+    if (expected > Number.MAX_SAFE_INTEGER) {
       throw new TypeError("FixedLengthStream requires an integer expected length less than 2^53.");
     }
     let left = expected;
@@ -352,7 +360,7 @@ for (const [name, value] of Object.entries({
 })) {
   define_global(name, value);
 }
-expose(TextEncoderStream);
-expose(TextDecoderStream);
+expose(TextEncoderStream, "TextEncoderStream");
+expose(TextDecoderStream, "TextDecoderStream");
 set_tag(IdentityTransformStream.prototype, "IdentityTransformStream");
 set_tag(FixedLengthStream.prototype, "FixedLengthStream");

@@ -296,5 +296,5 @@ function end_of_host(text: string, from: number): number {
   return text.length;
 }
 
-expose(URL);
+expose(URL, "URL");
 define_global("URL", URL);

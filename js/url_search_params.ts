@@ -270,7 +270,7 @@ function parse_object(init: object): string[] {
   return list;
 }
 
-expose(URLSearchParams);
+expose(URLSearchParams, "URLSearchParams");
 Object.defineProperty(URLSearchParams.prototype, Symbol.iterator, {
   value: URLSearchParams.prototype.entries, writable: true, configurable: true,
 });

@@ -25,9 +25,9 @@ export function unsupported(what: string): Error {
   return new Error(`${what} is not supported by celld yet.`);
 }
 
-// Makes the members of a class as Web IDL has them: enumerable on the prototype, with the class
-// name as its string tag.
-export function expose(target: Constructor, name: string = own_name(target)): void {
+// Makes the members of a class as Web IDL has them: enumerable on the prototype, with `name` as its
+// string tag and name (the bundler may have changed the latter).
+export function expose(target: Constructor, name: string): void {
   const prototype = target.prototype;
   for (const key of Object.getOwnPropertyNames(prototype)) {
     if (key === "constructor") continue;
@@ -36,11 +36,6 @@ export function expose(target: Constructor, name: string = own_name(target)): vo
     Object.defineProperty(prototype, key, descriptor);
   }
   set_tag(prototype, name);
-}
-
-// The name a class has in its source. The bundler calls a class that names itself inside "_Name".
-export function own_name(target: Constructor): string {
-  return target.name.startsWith("_") ? target.name.slice(1) : target.name;
 }
 
 export function set_tag(prototype: object, tag: string): void {
@@ -53,6 +48,9 @@ export function set_tag(prototype: object, tag: string): void {
 
 // A global as built-ins are: writable, configurable, not enumerable.
 export function define_global(name: string, value: unknown): void {
+  if (typeof value === "function" && value.name !== name) {
+    Object.defineProperty(value, "name", { value: name, configurable: true });
+  }
   Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
 }
 

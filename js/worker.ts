@@ -49,7 +49,7 @@ export class ExecutionContext {
     throw unsupported("abort() of ExecutionContext");
   }
 }
-expose(ExecutionContext as never);
+expose(ExecutionContext as never, "ExecutionContext");
 
 class ScheduledController {
   readonly scheduledTime: number;
@@ -62,7 +62,7 @@ class ScheduledController {
   }
   noRetry(): void {}
 }
-expose(ScheduledController);
+expose(ScheduledController, "ScheduledController");
 
 export function set_worker(namespace: Record<string, unknown>, spec: EnvSpec): string {
   exports = namespace;

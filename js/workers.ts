@@ -52,10 +52,10 @@ class ServiceStub {
   }
 }
 
-for (const constructor of [
+for (const [name, constructor] of Object.entries({
   DurableObject, WorkerEntrypoint, RpcTarget, WorkflowEntrypoint, RpcStub, RpcPromise, RpcProperty, ServiceStub,
-]) {
-  set_tag(constructor.prototype, constructor.name);
+})) {
+  set_tag(constructor.prototype, name);
 }
 refuse_over_rpc(RpcTarget, "RpcTarget");
 

@@ -308,7 +308,7 @@ export class Host {
       log(level, text) { host.logs.push([level, text]); },
       reportError(error) { host.reported.push(error); },
       promiseState: (value) => (types.isPromise(value) ? ["pending", undefined] : undefined),
-      proxyTarget: () => undefined,
+      proxyTarget: () => undefined, // out of reach here
     };
   }
 }
