@@ -36,7 +36,7 @@ struct EncodedCommit {
   Blob ltx;  // an LTX file from `txid` to `txid`
 };
 
-// Costs about 6 us a page; any thread. CHECKs what encode_ltx does.
+// Costs 5 to 10 us a page; any thread. CHECKs what encode_ltx does.
 EncodedCommit encode_commit(const Commit& commit);
 
 // Error::corrupt when the LTX file is damaged or of another TXID; names the cell.

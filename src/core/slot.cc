@@ -231,11 +231,10 @@ SlotWriter::Sealed SlotWriter::seal() {
   while (taken < queue_.size() && parts.size() < kSlotPartsMax) {
     Waiting& w = queue_[taken];
     const EncodedCommit& commit = w.commit;
-    // A commit of several parts begins in an empty slot.
-    if (w.part_count > 1 && w.next_part == 0 && !parts.empty()) break;
     size_t room = room_of_empty_slot(commit.cell);
     std::string_view payload = commit.ltx.view().substr(w.next_part * room, room);
     size_t size = part_bytes(commit.cell) + payload.size();
+    // All parts of a commit but the last one fill a slot, so that it never begins behind others.
     if (used + size > slot_bytes_max_) break;
     if (w.next_part == 0) w.first = next_;
     parts.push_back(CommitPart{commit.cell, commit.epoch, commit.txid, w.next_part, w.part_count,

@@ -170,7 +170,8 @@ TEST(Slot, keys_come_back_as_they_were) {
 TEST(SlotWriter, whatever_is_written_comes_back_in_order) {
   for (uint32_t seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);
-    SlotWriter writer(kNode, Slot(5), kSlotBytesMin + random() % 30000);
+    const size_t slot_bytes_max = kSlotBytesMin + random() % 30000;
+    SlotWriter writer(kNode, Slot(5), slot_bytes_max);
     CommitAssembler assembler(kNode);
     std::vector<Commit> written, read;
     std::map<std::string, uint64_t> txids;
@@ -188,6 +189,7 @@ TEST(SlotWriter, whatever_is_written_comes_back_in_order) {
         auto content = decode_slot(sealed.bytes.view());
         ASSERT_TRUE(content) << content.error().message;
         EXPECT_EQ(content->slot, sealed.slot);
+        EXPECT_LE(sealed.bytes.size(), slot_bytes_max);
         auto commits = assembler.feed(*content);
         ASSERT_TRUE(commits) << commits.error().message;
         ASSERT_EQ(commits->size(), sealed.ended.size());

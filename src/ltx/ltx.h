@@ -53,7 +53,7 @@ inline bool is_snapshot(const LtxInfo& info) { return info.min == Txid(1); }
 //
 // `pages`: sorted, unique, 1 <= pgno <= page_count, the lock page left out; all that is CHECKed.
 // A snapshot always holds every page: those that are missing in `pages` are written as zeros, and
-// it carries the checksum of the whole database. Costs about 6 us a page.
+// it carries the checksum of the whole database. Costs 5 to 10 us a page.
 Blob encode_ltx(const LtxInfo& info, std::span<const NumberedPage> pages);
 
 // Verifies everything: magic, sizes, order, bounds, page index, checksums. What comes back is

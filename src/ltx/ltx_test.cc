@@ -229,6 +229,21 @@ TEST(Ltx, a_snapshot_with_a_page_missing_is_refused) {
   EXPECT_THAT(error_of(bytes), HasSubstr("a snapshot of 5 pages holds 1"));
 }
 
+TEST(Ltx, a_snapshot_whose_database_checksum_is_wrong_is_refused) {
+  LtxInfo info{.min = Txid(1), .max = Txid(4), .page_count = 0};
+  std::string bytes(encode_ltx(info, {}).view());
+  // Without pages the file checksum is over all bytes before it.
+  auto with = [&](uint64_t post_apply) {
+    std::string forged = bytes.substr(0, bytes.size() - 16);
+    put_be(forged, post_apply, 8);
+    put_be(forged, crc64(0, as_bytes(forged)) | kLtxChecksumFlag, 8);
+    return forged;
+  };
+  EXPECT_EQ(with(kLtxChecksumFlag), bytes);
+  EXPECT_THAT(error_of(with(kLtxChecksumFlag | 1)), HasSubstr("database checksum"));
+  EXPECT_THAT(error_of(with(0)), HasSubstr("database checksum"));
+}
+
 TEST(Ltx, read_ltx_hands_over_the_same_pages) {
   Sample s = random_sample(12);
   Blob bytes = encode_ltx(s.info, s.pages);

@@ -7,14 +7,12 @@ namespace celld {
 
 namespace {
 
-// Per epoch, the TXID at and above which its objects do not count.
+// Per epoch, the TXID at and above which its objects do not count: the lowest of any later epoch.
 std::map<Epoch, Txid> cuts_of(std::span<const RestoreObject> objects) {
-  std::map<Epoch, Txid> first;  // the first TXID that the epoch shows to be its own
+  std::map<Epoch, Txid> first;
   for (const RestoreObject& o : objects) {
-    bool whole_history = o.min == Txid(1) && o.epoch > Epoch(1);
-    Txid shown = whole_history ? o.max.next() : o.min;
-    auto [it, fresh] = first.try_emplace(o.epoch, shown);
-    if (!fresh) it->second = std::min(it->second, shown);
+    auto [it, fresh] = first.try_emplace(o.epoch, o.min);
+    if (!fresh) it->second = std::min(it->second, o.min);
   }
   std::map<Epoch, Txid> cuts;
   Txid cut(UINT64_MAX);

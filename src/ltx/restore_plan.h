@@ -28,10 +28,10 @@ struct RestorePlan {
 // The newest snapshot and the shortest chain of objects above it, out of `objects` in any order.
 //
 // Ranges may overlap and objects may be listed twice. An object of epoch e counts only below the
-// cut of its epoch: the first TXID that any later epoch wrote. (A snapshot of a later epoch is no
-// first object, but shows that the epochs before it had ended by its max.) Of equal ranges the
-// later epoch wins, then the higher level. No objects: an empty plan. TXIDs that nothing covers
-// below the newest one are Error::corrupt, which names the missing range. Any thread.
+// cut of its epoch: the first TXID that any later epoch wrote. (A snapshot of a later epoch so
+// replaces all that came before.) Of equal ranges the later epoch wins, then the higher level. No
+// objects: an empty plan. TXIDs that nothing covers below the newest one are Error::corrupt, which
+// names the missing range. Any thread.
 //
 // For the cut to be right, a merged object that is not a snapshot must not begin below the first
 // TXID of the epoch that it is stored under.

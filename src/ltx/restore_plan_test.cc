@@ -85,8 +85,8 @@ TEST(RestorePlan, an_object_that_straddles_the_cut_is_not_used_in_part) {
               HasSubstr("TXIDs 4 to 6 are missing (3 objects, 1 above the cut of their epoch)"));
 }
 
-TEST(RestorePlan, a_snapshot_of_a_later_epoch_keeps_what_lies_below_it) {
-  // The sources of the snapshot are gone; the snapshot shows that epoch 1 had ended by 25.
+TEST(RestorePlan, a_snapshot_of_a_later_epoch_replaces_all_before_it) {
+  // Epoch 2 began at 21 and has merged that commit away.
   std::vector<RestoreObject> objects = {object(1, 1, 20, 9), object(1, 21, 30), object(2, 1, 25, 9),
                                         object(2, 26, 26)};
   auto plan = plan_restore(objects);
