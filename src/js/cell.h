@@ -1,0 +1,89 @@
+// A cell that this node owns, as its loop sees it: storage, gates, queue.
+//
+// Lives on one loop thread from activation to release, with or without a JavaScript instance. The
+// instance belongs to one isolate at a time.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "js/messages.h"
+#include "sqlite/cell_storage.h"
+#include "world/world.h"
+
+namespace celld::js {
+
+class IsolateHost;
+
+// Something that may only happen once the commits it could reveal are proven. Runs once: with
+// nullptr when they are, with the error when they never will be.
+using Effect = std::move_only_function<void(const JsError* failed)>;
+
+class Cell {
+ public:
+  enum class State : uint8_t {
+    kLoading,   // claim and restore are under way
+    kCold,      // owned, no instance
+    kStarting,  // the constructor runs
+    kReady,
+    kReleasing,  // being handed back; events wait and start it anew afterwards
+  };
+  // Events that may wait for one cell; more are refused as overload.
+  static constexpr size_t kWaitingMax = 10'000;
+
+  explicit Cell(CellId cell_id);
+  ~Cell();
+  Cell(const Cell&) = delete;
+  Cell& operator=(const Cell&) = delete;
+
+  const CellId id;
+  const std::string class_name;
+  const std::string hex;  // the 64 digits after the colon
+  std::optional<std::string> name;
+
+  State state = State::kLoading;
+  Epoch epoch;
+  Txid committed;  // newest commit handed to the journal
+  Txid proven;     // newest commit that survives the loss of this node
+  std::unique_ptr<CellStorage> storage;
+
+  // The instance. index is the number JavaScript knows it by.
+  IsolateHost* isolate = nullptr;
+  int32_t index = -1;
+  std::deque<CellEvent> waiting;
+  std::unordered_set<uint32_t> active;  // io of events that have started and not ended
+  uint32_t timers = 0;                  // armed timers of the instance
+  std::vector<uint32_t> sections;       // open critical sections, innermost last
+  std::deque<std::move_only_function<void()>> deferred;  // completions held by the input gate
+  MonoTime last_used;
+  bool alarm_running = false;
+  bool alarm_hidden = false;  // the handler runs and has not set a new alarm
+  uint32_t alarm_retries = 0;
+
+  bool idle() const { return waiting.empty() && active.empty() && timers == 0 && !alarm_running; }
+
+  // Runs the effect now if everything committed is proven, else when it is. In order.
+  void gate(Effect effect);
+  // Everything up to `txid` is proven.
+  void on_proven(Txid txid);
+  // No unproven commit will ever be: all gated effects fail.
+  void fail_gate(const JsError& error);
+  bool gated() const { return !gated_.empty(); }
+
+ private:
+  struct Gated {
+    Txid position;
+    Effect effect;
+  };
+  std::deque<Gated> gated_;
+};
+
+}  // namespace celld::js

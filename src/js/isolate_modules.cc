@@ -1,0 +1,230 @@
+// Loading a deployment: ES modules, text, data, WebAssembly, and the built-in modules.
+#include <unordered_map>
+
+#include "base/check.h"
+#include "js/isolate_internal.h"
+
+namespace celld::js {
+
+// The modules of one isolate by name. Built-in ones are made when first imported.
+class IsolateHost::Modules {
+ public:
+  std::unordered_map<std::string, v8::Global<v8::Module>> by_name;
+  std::unordered_map<int, std::string> names;  // by identity hash, for resolution
+  // What a synthetic module exports: by identity hash.
+  std::unordered_map<int, v8::Global<v8::Object>> synthetic_exports;
+};
+
+namespace {
+
+// "./x.js" seen from "lib/main.js" is "lib/x.js"; other specifiers stand for themselves.
+std::string resolve_specifier(const std::string& specifier, const std::string& referrer) {
+  if (!specifier.starts_with("./") && !specifier.starts_with("../")) return specifier;
+  std::vector<std::string> parts;
+  auto add = [&](std::string_view path) {
+    size_t at = 0;
+    while (at <= path.size()) {
+      size_t slash = std::min(path.find('/', at), path.size());
+      std::string_view part = path.substr(at, slash - at);
+      if (part == "..") {
+        if (!parts.empty()) parts.pop_back();
+      } else if (!part.empty() && part != ".") {
+        parts.emplace_back(part);
+      }
+      at = slash + 1;
+    }
+  };
+  size_t slash = referrer.rfind('/');
+  if (slash != std::string::npos) add(std::string_view(referrer).substr(0, slash));
+  add(specifier);
+  std::string out;
+  for (const std::string& part : parts) {
+    if (!out.empty()) out += '/';
+    out += part;
+  }
+  return out;
+}
+
+bool is_builtin(std::string_view name) {
+  return name.starts_with("cloudflare:") || name.starts_with("node:");
+}
+
+}  // namespace
+
+// Sets the exports of a synthetic module from the object kept for it.
+static v8::MaybeLocal<v8::Value> fill_synthetic(v8::Local<v8::Context> context,
+                                                v8::Local<v8::Module> module) {
+  v8::Isolate* isolate = v8::Isolate::GetCurrent();
+  v8::Local<v8::Object> exports = isolate_host(isolate).synthetic_exports(module);
+  v8::Local<v8::Array> names;
+  if (!exports->GetOwnPropertyNames(context).ToLocal(&names)) return {};
+  for (uint32_t i = 0; i < names->Length(); ++i) {
+    v8::Local<v8::Value> name, value;
+    if (!names->Get(context, i).ToLocal(&name) || !exports->Get(context, name).ToLocal(&value) ||
+        module->SetSyntheticModuleExport(isolate, name.As<v8::String>(), value).IsNothing()) {
+      return {};
+    }
+  }
+  v8::Local<v8::Promise::Resolver> resolver;
+  if (!v8::Promise::Resolver::New(context).ToLocal(&resolver)) return {};
+  resolver->Resolve(context, v8::Undefined(isolate)).Check();
+  return resolver->GetPromise();
+}
+
+v8::Local<v8::Object> IsolateHost::synthetic_exports(v8::Local<v8::Module> module) {
+  return modules_->synthetic_exports.at(module->GetIdentityHash()).Get(isolate_);
+}
+
+v8::MaybeLocal<v8::Module> IsolateHost::add_synthetic(const std::string& name,
+                                                      v8::Local<v8::Object> exports) {
+  v8::Local<v8::Context> context = context_.Get(isolate_);
+  v8::Local<v8::Array> keys;
+  if (!exports->GetOwnPropertyNames(context).ToLocal(&keys)) return {};
+  std::vector<v8::Local<v8::String>> names;
+  for (uint32_t i = 0; i < keys->Length(); ++i) {
+    v8::Local<v8::Value> key;
+    if (!keys->Get(context, i).ToLocal(&key)) return {};
+    names.push_back(key.As<v8::String>());
+  }
+  v8::Local<v8::Module> module = v8::Module::CreateSyntheticModule(
+      isolate_, to_v8(isolate_, name), names, fill_synthetic);
+  modules_->by_name[name].Reset(isolate_, module);
+  modules_->names[module->GetIdentityHash()] = name;
+  modules_->synthetic_exports[module->GetIdentityHash()].Reset(isolate_, exports);
+  return module;
+}
+
+v8::MaybeLocal<v8::Module> IsolateHost::find_module(const std::string& name,
+                                                    const std::string& referrer) {
+  v8::Local<v8::Context> context = context_.Get(isolate_);
+  if (auto it = modules_->by_name.find(name); it != modules_->by_name.end()) {
+    return it->second.Get(isolate_);
+  }
+  if (is_builtin(name)) {
+    v8::Local<v8::Value> exports;
+    if (builtin_modules_.Get(isolate_)->Get(context, to_v8(isolate_, name)).ToLocal(&exports) &&
+        exports->IsObject()) {
+      return add_synthetic(name, exports.As<v8::Object>());
+    }
+    throw_error(isolate_, "Error",
+                "the built-in module \"" + name + "\" (imported by \"" + referrer +
+                    "\") is not supported by celld yet");
+    return {};
+  }
+  for (const CodeModule& m : code_->modules) {
+    if (m.name == name) return compile_module(m);
+  }
+  throw_error(isolate_, "Error", "No such module \"" + name + "\", imported by \"" + referrer + "\"");
+  return {};
+}
+
+v8::MaybeLocal<v8::Module> IsolateHost::compile_module(const CodeModule& m) {
+  v8::Local<v8::Context> context = context_.Get(isolate_);
+  if (m.kind == CodeModule::Kind::kEsm) {
+    v8::ScriptOrigin origin = module_origin(isolate_, to_v8(isolate_, m.name), true);
+    v8::ScriptCompiler::Source source(to_v8(isolate_, m.content.view()), origin);
+    v8::Local<v8::Module> module;
+    if (!v8::ScriptCompiler::CompileModule(isolate_, &source).ToLocal(&module)) return {};
+    modules_->by_name[m.name].Reset(isolate_, module);
+    modules_->names[module->GetIdentityHash()] = m.name;
+    return module;
+  }
+  v8::Local<v8::Value> value;
+  switch (m.kind) {
+    case CodeModule::Kind::kText: value = to_v8(isolate_, m.content.view()); break;
+    case CodeModule::Kind::kData:
+      value = to_uint8array(isolate_, m.content.view())->Buffer();
+      break;
+    default: {
+      v8::MemorySpan<const uint8_t> bytes(
+          reinterpret_cast<const uint8_t*>(m.content.view().data()), m.content.size());
+      v8::Local<v8::WasmModuleObject> wasm;
+      if (!v8::WasmModuleObject::Compile(isolate_, bytes).ToLocal(&wasm)) return {};
+      value = wasm;
+    }
+  }
+  v8::Local<v8::Object> exports = v8::Object::New(isolate_);
+  exports->Set(context, to_v8(isolate_, "default"), value).Check();
+  return add_synthetic(m.name, exports);
+}
+
+v8::MaybeLocal<v8::Module> IsolateHost::resolve_module(v8::Local<v8::Context>,
+                                                       v8::Local<v8::String> specifier,
+                                                       v8::Local<v8::FixedArray>,
+                                                       v8::Local<v8::Module> referrer) {
+  v8::Isolate* isolate = v8::Isolate::GetCurrent();
+  IsolateHost& host = isolate_host(isolate);
+  auto it = host.modules_->names.find(referrer->GetIdentityHash());
+  std::string from = it == host.modules_->names.end() ? std::string() : it->second;
+  return host.find_module(resolve_specifier(to_utf8(isolate, specifier), from), from);
+}
+
+Result<void> IsolateHost::load_modules() {
+  v8::Local<v8::Context> context = context_.Get(isolate_);
+  modules_ = std::make_unique<Modules>();
+  v8::TryCatch caught(isolate_);
+  v8::Local<v8::Module> main;
+  v8::Local<v8::Value> evaluated;
+  if (!find_module(code_->main, "the configuration").ToLocal(&main) ||
+      !main->InstantiateModule(context, resolve_module).FromMaybe(false) ||
+      !main->Evaluate(context).ToLocal(&evaluated)) {
+    return fail(Error::invalid("the Worker does not start: " + describe_exception(caught)));
+  }
+  isolate_->PerformMicrotaskCheckpoint();
+  if (evaluated->IsPromise()) {
+    v8::Local<v8::Promise> promise = evaluated.As<v8::Promise>();
+    if (promise->State() == v8::Promise::kPending) {
+      return fail(Error::invalid("the Worker does not start: top-level await in \"" + code_->main +
+                                 "\" did not settle"));
+    }
+    if (promise->State() == v8::Promise::kRejected) {
+      promise->MarkAsHandled();
+      JsError error = to_js_error(promise->Result());
+      return fail(Error::invalid("the Worker does not start: " +
+                                 (error.stack.empty() ? error.name + ": " + error.message
+                                                      : error.stack)));
+    }
+  }
+  return install_worker(main->GetModuleNamespace());
+}
+
+Result<void> IsolateHost::install_worker(v8::Local<v8::Value> module_namespace) {
+  v8::Local<v8::Context> context = context_.Get(isolate_);
+  v8::Local<v8::Object> spec = v8::Object::New(isolate_);
+  auto set = [&](v8::Local<v8::Object> object, const char* key, v8::Local<v8::Value> value) {
+    object->Set(context, to_v8(isolate_, key), value).Check();
+  };
+  v8::Local<v8::Value> vars;
+  std::string_view vars_json = code_->vars_json.empty() ? "{}" : code_->vars_json;
+  if (!v8::JSON::Parse(context, to_v8(isolate_, vars_json)).ToLocal(&vars)) {
+    return fail(Error::corrupt("the deployment's vars are not JSON"));
+  }
+  set(spec, "vars", vars);
+  v8::Local<v8::Array> namespaces = v8::Array::New(isolate_);
+  for (uint32_t i = 0; i < code_->namespaces.size(); ++i) {
+    const NamespaceSpec& ns = code_->namespaces[i];
+    v8::Local<v8::Object> entry = v8::Object::New(isolate_);
+    set(entry, "binding", to_v8(isolate_, ns.binding));
+    set(entry, "className", to_v8(isolate_, ns.class_name));
+    set(entry, "sql", v8::Boolean::New(isolate_, ns.sql));
+    namespaces->Set(context, i, entry).Check();
+  }
+  set(spec, "namespaces", namespaces);
+  set(spec, "compatibilityDate", to_v8(isolate_, code_->compatibility_date));
+  v8::Local<v8::Array> flags = v8::Array::New(isolate_);
+  for (uint32_t i = 0; i < code_->compatibility_flags.size(); ++i) {
+    flags->Set(context, i, to_v8(isolate_, code_->compatibility_flags[i])).Check();
+  }
+  set(spec, "compatibilityFlags", flags);
+
+  v8::Local<v8::Value> arguments[] = {module_namespace, spec};
+  v8::Local<v8::Value> problem;
+  if (!call_hook(kSetWorker, arguments, &problem)) {
+    return fail(Error::internal("the Worker could not be installed"));
+  }
+  std::string text = to_utf8(isolate_, problem);
+  if (!text.empty()) return fail(Error::invalid(text));
+  return {};
+}
+
+}  // namespace celld::js

@@ -1,0 +1,74 @@
+#include "js/native.h"
+
+#include "js/isolate_host.h"
+
+namespace celld::js {
+
+void throw_error(v8::Isolate* isolate, std::string_view name, std::string_view message) {
+  isolate->ThrowException(native_host(isolate).make_error(name, message));
+}
+
+v8::Local<v8::String> to_v8(v8::Isolate* isolate, std::string_view utf8) {
+  v8::Local<v8::String> s;
+  if (!v8::String::NewFromUtf8(isolate, utf8.data(), v8::NewStringType::kNormal,
+                               static_cast<int>(utf8.size()))
+           .ToLocal(&s)) {
+    return v8::String::Empty(isolate);
+  }
+  return s;
+}
+
+std::string to_utf8(v8::Isolate* isolate, v8::Local<v8::Value> value) {
+  if (value.IsEmpty()) return {};
+  if (!value->IsString()) {
+    v8::TryCatch ignore(isolate);
+    v8::String::Utf8Value text(isolate, value);
+    return *text ? std::string(*text, static_cast<size_t>(text.length())) : std::string();
+  }
+  v8::Local<v8::String> s = value.As<v8::String>();
+  std::string out;
+  if (s->IsOneByte()) {
+    // Mostly ASCII: take the bytes, widen only where needed.
+    size_t length = static_cast<size_t>(s->Length());
+    out.resize(length);
+    s->WriteOneByte(isolate, reinterpret_cast<uint8_t*>(out.data()), 0, static_cast<int>(length),
+                    v8::String::NO_NULL_TERMINATION);
+    bool ascii = true;
+    for (char c : out) {
+      if (static_cast<unsigned char>(c) >= 0x80) {
+        ascii = false;
+        break;
+      }
+    }
+    if (ascii) return out;
+  }
+  out.resize(static_cast<size_t>(s->Utf8Length(isolate)));
+  s->WriteUtf8(isolate, out.data(), static_cast<int>(out.size()), nullptr,
+               v8::String::NO_NULL_TERMINATION | v8::String::REPLACE_INVALID_UTF8);
+  return out;
+}
+
+std::span<uint8_t> bytes_of(v8::Local<v8::Value> value) {
+  if (value->IsArrayBufferView()) {
+    v8::Local<v8::ArrayBufferView> view = value.As<v8::ArrayBufferView>();
+    size_t length = view->ByteLength();
+    if (length == 0) return {};
+    auto* data = static_cast<uint8_t*>(view->Buffer()->GetBackingStore()->Data());
+    return {data + view->ByteOffset(), length};
+  }
+  if (value->IsArrayBuffer()) {
+    v8::Local<v8::ArrayBuffer> buffer = value.As<v8::ArrayBuffer>();
+    return {static_cast<uint8_t*>(buffer->GetBackingStore()->Data()), buffer->ByteLength()};
+  }
+  return {};
+}
+
+v8::Local<v8::Uint8Array> to_uint8array(v8::Isolate* isolate, std::string_view bytes) {
+  v8::Local<v8::ArrayBuffer> buffer = v8::ArrayBuffer::New(isolate, bytes.size());
+  if (!bytes.empty()) {
+    std::memcpy(buffer->GetBackingStore()->Data(), bytes.data(), bytes.size());
+  }
+  return v8::Uint8Array::New(buffer, 0, bytes.size());
+}
+
+}  // namespace celld::js

@@ -1,0 +1,54 @@
+// Ends JavaScript that runs too long.
+//
+// One thread for the process. It compares the CPU time of each loop thread with the budget of the
+// turn that runs there, and terminates the turn when it is spent.
+#pragma once
+
+#include <v8.h>
+
+#include <atomic>
+#include <cstdint>
+#include <ctime>
+#include <memory>
+#include <mutex>
+
+#include "world/world.h"
+
+namespace celld::js {
+
+class Watchdog {
+ public:
+  // The place of one isolate. Belongs to the thread that creates it.
+  class Seat {
+   public:
+    explicit Seat(v8::Isolate* isolate);
+    ~Seat();
+    Seat(const Seat&) = delete;
+    Seat& operator=(const Seat&) = delete;
+
+    // A turn begins, with this much CPU time to spend.
+    void begin(Duration budget);
+    // It ends: from here on no termination hits the isolate on its behalf.
+    void end();
+    // Whether the watchdog ended the turn since begin().
+    bool expired() const { return expired_.load(std::memory_order_acquire); }
+
+   private:
+    friend class Watchdog;
+    v8::Isolate* const isolate_;
+    clockid_t thread_clock_;
+    std::mutex mutex_;                     // orders termination before the end of the turn
+    std::atomic<int64_t> budget_ns_{0};
+    std::atomic<uint64_t> turn_{0};  // odd while one runs
+    std::atomic<bool> expired_{false};
+  };
+
+ private:
+  static Watchdog& get();
+  Watchdog();
+  void run();
+  struct State;
+  State* state_;
+};
+
+}  // namespace celld::js
