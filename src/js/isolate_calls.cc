@@ -248,8 +248,8 @@ std::shared_ptr<Pipe> IsolateHost::take_reader(uint32_t id) {
 }
 
 void IsolateHost::drop_readers_of(uint32_t io, int32_t cell) {
-  std::erase_if(readers_, [&](auto& entry) {
-    Reader& r = entry.second;
+  std::erase_if(readers_, [&](const auto& entry) {
+    const Reader& r = entry.second;
     bool ours = io != 0 ? r.io == io : r.cell == cell;
     if (ours) r.pipe->cancel();
     return ours;

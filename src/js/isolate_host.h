@@ -71,6 +71,7 @@ class IsolateHost final : public NativeHost {
   uint32_t fetch(HttpRequestMessage request, Reply<HttpResponseMessage> reply);
   uint32_t scheduled(std::string cron, WallMs time, Reply<bool> reply);
   void disconnect(uint32_t io);
+  bool event_open(uint32_t io) const { return events_.contains(io); }
   // True when the default export has the handler ("fetch", "scheduled").
   bool has_handler(std::string_view name);
 
@@ -174,6 +175,8 @@ class IsolateHost final : public NativeHost {
   Body body_from_v8(v8::Local<v8::Value> value);
   // `io`: the event that the stream ends with; 0: it may outlive its event.
   v8::Local<v8::Value> body_to_v8(Body body, uint32_t io);
+  // False once this host is destroyed; for callbacks that may come later.
+  std::shared_ptr<const bool> alive() const { return alive_; }
   IsolateServices& services() { return services_; }
   World& world() { return world_; }
   v8::Isolate* isolate() { return isolate_; }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <string>
+#include <unordered_map>
 
 #include "js/isolate_host.h"
 #include "js/v8_compat.h"
@@ -27,6 +29,15 @@ class IsolateHost::Allocator final : public v8::ArrayBuffer::Allocator {
   bool admit(size_t bytes);
   const size_t bytes_max_;
   std::atomic<size_t> used_{0};
+};
+
+// The modules of one isolate by name. Built-in ones are made when first imported.
+class IsolateHost::Modules {
+ public:
+  std::unordered_map<std::string, v8::Global<v8::Module>> by_name;
+  std::unordered_map<int, std::string> names;  // by identity hash, for resolution
+  // What a synthetic module exports: by identity hash.
+  std::unordered_map<int, v8::Global<v8::Object>> synthetic_exports;
 };
 
 template <class F>

@@ -6,15 +6,6 @@
 
 namespace celld::js {
 
-// The modules of one isolate by name. Built-in ones are made when first imported.
-class IsolateHost::Modules {
- public:
-  std::unordered_map<std::string, v8::Global<v8::Module>> by_name;
-  std::unordered_map<int, std::string> names;  // by identity hash, for resolution
-  // What a synthetic module exports: by identity hash.
-  std::unordered_map<int, v8::Global<v8::Object>> synthetic_exports;
-};
-
 namespace {
 
 // "./x.js" seen from "lib/main.js" is "lib/x.js"; other specifiers stand for themselves.

@@ -123,11 +123,12 @@ void fetch(Args args) {
   m.headers = latin1_text(args, 3);
   m.body = host.body_from_v8(args[4]);
   auto handle = std::make_shared<uint64_t>(0);
-  host.begin_call(call, [&host, handle] {
-    if (*handle) host.services().cancel_fetch(*handle);
+  host.begin_call(call, [&services = host.services(), handle] {
+    if (*handle) services.cancel_fetch(*handle);
   });
-  host.add_effect(host.who().cell, [&host, call, handle, m = std::move(m)](
+  host.add_effect(host.who().cell, [&host, alive = host.alive(), call, handle, m = std::move(m)](
                                        const JsError* failed) mutable {
+    if (!*alive) return;
     if (failed) return host.post_error(call, *failed);
     *handle = host.services().fetch(std::move(m), host.head_reply(call));
   });
@@ -155,8 +156,9 @@ void stub_fetch(Args args) {
   m.headers = latin1_text(args, 6);
   m.body = host.body_from_v8(args[7]);
   host.begin_call(call);
-  host.add_effect(host.who().cell, [&host, call, to = std::move(*to), m = std::move(m)](
+  host.add_effect(host.who().cell, [&host, alive = host.alive(), call, to = std::move(*to), m = std::move(m)](
                                        const JsError* failed) mutable {
+    if (!*alive) return;
     if (failed) return host.post_error(call, *failed);
     host.services().call_cell(std::move(to), CellFetch{std::move(m), host.head_reply(call)});
   });
@@ -172,9 +174,10 @@ void stub_rpc(Args args) {
   Blob arguments(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   host.begin_call(call);
   host.add_effect(host.who().cell,
-                  [&host, call, to = std::move(*to), method = std::move(method),
+                  [&host, alive = host.alive(), call, to = std::move(*to), method = std::move(method),
                    arguments = std::move(arguments)](const JsError* failed) mutable {
-                    if (failed) return host.post_error(call, *failed);
+                    if (!*alive) return;
+    if (failed) return host.post_error(call, *failed);
                     host.services().call_cell(
                         std::move(to), CellRpc{std::move(method), std::move(arguments),
                                                host.bytes_reply(call)});
@@ -205,12 +208,14 @@ std::string id_of(const NamespaceSpec& ns, const Half& base) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string hex;
   hex.reserve(64);
-  for (const Half* half : {&base, &proof}) {
-    for (uint8_t b : *half) {
+  auto append = [&](const Half& half) {
+    for (uint8_t b : half) {
       hex += kDigits[b >> 4];
       hex += kDigits[b & 15];
     }
-  }
+  };
+  append(base);
+  append(proof);
   return hex;
 }
 

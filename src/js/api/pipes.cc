@@ -51,13 +51,13 @@ void pipe_write(Args args) {
   // A chunk may tell of an unproven commit: it waits behind the gate of its cell. The next one is
   // asked for when this one has gone into a pipe with room.
   host.begin_call(call);
-  host.add_effect(cell, [&host, call, pipe = writer->pipe, chunk = std::move(chunk)](
+  host.add_effect(cell, [&host, alive = host.alive(), call, pipe = writer->pipe, chunk = std::move(chunk)](
                             const JsError* failed) mutable {
-    if (failed) {
-      pipe->abort(*failed);
-      return host.post_error(call, *failed);
-    }
-    switch (pipe->write(std::move(chunk))) {
+    if (failed) pipe->abort(*failed);
+    Pipe::Write written = failed ? Pipe::Write::kReaderGone : pipe->write(std::move(chunk));
+    if (!*alive) return;
+    if (failed) return host.post_error(call, *failed);
+    switch (written) {
       case Pipe::Write::kReaderGone:
         return host.post_error(
             call, JsError{"Error", "The stream's reader has gone away: the connection was closed.", {}, 0});

@@ -1,0 +1,32 @@
+// What a loop asks of the control thread. Any thread; the work is posted there.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+
+#include "core/commit.h"
+#include "core/core.h"
+#include "js/isolate_host.h"
+
+namespace celld {
+
+class Control {
+ public:
+  virtual ~Control() = default;
+
+  // Claims and restores; the answer comes on the control thread.
+  virtual void activate(CellId cell,
+                        std::move_only_function<void(Result<Activation>)> done) = 0;
+  virtual void commit(Commit commit) = 0;
+  virtual void set_alarm(CellId cell, std::optional<WallMs> at) = 0;
+  virtual void release(CellId cell, std::move_only_function<void(Result<void>)> done) = 0;
+
+  // Authority lasts while the monotonic clock is below this.
+  virtual const std::atomic<int64_t>& authority_until_ns() const = 0;
+  // The journal has more waiting than it should: new events are refused as overload.
+  virtual bool under_pressure() const = 0;
+  virtual void log(js::LogLevel level, std::string text) = 0;
+};
+
+}  // namespace celld

@@ -1,0 +1,28 @@
+// Between the server's exchanges and the messages of isolates.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "js/messages.h"
+#include "js/pipe.h"
+#include "net/http_server.h"
+#include "world/world.h"
+
+namespace celld {
+
+// Bodies up to this size are read whole before the Worker starts; larger ones stream.
+inline constexpr uint64_t kWholeBodyBytesMax = 16 << 10;
+
+// Moves the body of a request into a pipe, at the pace of its reader. Loop thread.
+std::shared_ptr<js::Pipe> stream_request_body(World& world,
+                                              std::shared_ptr<HttpExchange> exchange);
+
+// Moves a pipe into a started response and ends it. Loop thread.
+void stream_response_body(World& world, std::shared_ptr<HttpExchange> exchange,
+                          std::shared_ptr<js::Pipe> pipe);
+
+// "http://host/target" of a request.
+std::string request_url(const RequestHead& head);
+
+}  // namespace celld

@@ -1,0 +1,483 @@
+// The cells of a loop: activation, delivery, eviction, alarms, new code.
+#include "node/loop.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+
+#include "base/check.h"
+#include "node/resident.h"
+
+namespace celld {
+
+namespace {
+
+constexpr Duration kTick = std::chrono::milliseconds(500);
+// An alarm handler that throws is tried this many times more, 2 s apart and doubling.
+constexpr uint32_t kAlarmRetriesMax = 6;
+constexpr Duration kAlarmRetryFirst = std::chrono::seconds(2);
+// Rather than copying more than this for a snapshot, the core merges what is in the bucket.
+constexpr uint32_t kSnapshotPagesMax = (64u << 20) / kPageSize;
+
+js::JsError unavailable(const Error& error) {
+  uint32_t flags = js::kRemote;
+  if (error.retry != Retry::kNever) flags |= js::kRetryable;
+  if (error.code == ErrorCode::kOverloaded) flags |= js::kOverloaded;
+  return js::JsError{"Error", "Durable Object is unavailable: " + error.message, {}, flags};
+}
+
+js::JsError no_authority() {
+  return js::JsError{"Error",
+                     "Durable Object is unavailable: this node has lost its lease.",
+                     {},
+                     js::kRetryable | js::kObjectReset};
+}
+
+}  // namespace
+
+Loop::Loop(size_t index, Control& control, LoopOptions options)
+    : index_(index),
+      control_(control),
+      options_(std::move(options)),
+      world_(io_),
+      work_(boost::asio::make_work_guard(io_)) {}
+
+Loop::~Loop() = default;
+
+void Loop::start() {
+  thread_ = std::thread([this] {
+    std::string name = "loop-" + std::to_string(index_);
+    pthread_setname_np(pthread_self(), name.c_str());
+    server_ = std::make_unique<HttpServer>(
+        io_, options_.http, [this](std::shared_ptr<HttpExchange> e) { serve(std::move(e)); });
+    fetch_client_ = std::make_unique<FetchClient>(io_, world_);
+    tick();
+    io_.run();
+    // Everything of V8 ends on the thread it lived on.
+    cells_.clear();
+    fetches_.clear();
+    old_.clear();
+    current_.reset();
+    server_.reset();
+    fetch_client_.reset();
+  });
+}
+
+void Loop::stop_thread() {
+  post([this] {
+    work_.reset();
+    io_.stop();
+  });
+}
+
+void Loop::join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void Loop::adopt_socket(int fd) {
+  post([this, fd] { server_->adopt(fd); });
+}
+
+Loop& Loop::loop_of(const CellId& cell) {
+  return *loops_[std::hash<std::string>()(cell.value) % loops_.size()];
+}
+
+bool Loop::has_authority() {
+  return world_.now().since_start.count() <
+         control_.authority_until_ns().load(std::memory_order_acquire);
+}
+
+// --- delivery ---
+
+void Loop::call_cell(js::CellAddress to, js::CellEvent event) {
+  Loop& owner = loop_of(to.cell);
+  auto deliver_there = [&owner, to = std::move(to), event = std::move(event)]() mutable {
+    owner.deliver(std::move(to), std::move(event));
+  };
+  if (&owner == this) {
+    world_.post(std::move(deliver_there));
+  } else {
+    owner.post(std::move(deliver_there));
+  }
+}
+
+Loop::Resident& Loop::resident(const CellId& cell) {
+  auto it = cells_.find(cell);
+  if (it == cells_.end()) {
+    it = cells_.emplace(cell, std::make_unique<Resident>(cell, control_)).first;
+    it->second->cell.last_used = world_.now();
+  }
+  return *it->second;
+}
+
+void Loop::deliver(js::CellAddress to, js::CellEvent event) {
+  if (fenced_ || stopping_) return fail_event(event, no_authority());
+  if (control_.under_pressure()) {
+    return fail_event(event, js::JsError{"Error", "The node is overloaded: too many writes wait for the bucket.",
+                                         {}, js::kOverloaded | js::kRetryable});
+  }
+  Resident& r = resident(to.cell);
+  js::Cell& cell = r.cell;
+  if (to.name && !cell.name) cell.name = std::move(to.name);
+  switch (cell.state) {
+    case js::Cell::State::kLoading:
+    case js::Cell::State::kReleasing:
+      if (cell.waiting.size() >= js::Cell::kWaitingMax) {
+        return fail_event(event, js::JsError{"Error", "Durable Object is overloaded. Too many requests queued.",
+                                             {}, js::kOverloaded});
+      }
+      cell.waiting.push_back(std::move(event));
+      if (cell.state == js::Cell::State::kLoading) begin_activation(r);
+      return;
+    default: break;
+  }
+  if (!has_authority()) return fail_event(event, no_authority());
+  settle_isolate(cell);
+  cell.isolate->deliver(cell, std::move(event));
+}
+
+// The cell's next event runs on current code, if nothing of it runs on old code.
+void Loop::settle_isolate(js::Cell& cell) {
+  if (cell.isolate && cell.isolate != current_.get() && cell.active.empty()) {
+    cell.isolate->detach(cell, js::JsError{"Error",
+                                           "Durable Object reset because its code was updated.",
+                                           {},
+                                           js::kRetryable | js::kObjectReset});
+  }
+  if (!cell.isolate) current_->attach(cell);
+}
+
+// --- activation ---
+
+void Loop::begin_activation(Resident& r) {
+  if (r.activating) return;
+  r.activating = true;
+  control_.activate(r.cell.id, [this, id = r.cell.id](Result<Activation> result) mutable {
+    post([this, id = std::move(id), result = std::move(result)]() mutable {
+      activated(id, std::move(result));
+    });
+  });
+}
+
+void Loop::activated(const CellId& id, Result<Activation> result) {
+  auto it = cells_.find(id);
+  if (it == cells_.end()) return;
+  Resident& r = *it->second;
+  r.activating = false;
+  Result<void> opened;
+  if (!result) {
+    opened = fail(result.error());
+  } else {
+    opened = open_storage(r, std::move(*result));
+  }
+  if (!opened) {
+    log(js::LogLevel::kError, "cell " + id.value + " cannot be activated: " + opened.error().message);
+    auto waiting = std::move(r.cell.waiting);
+    cells_.erase(it);
+    js::JsError error = unavailable(opened.error());
+    for (js::CellEvent& e : waiting) fail_event(e, error);
+    return;
+  }
+  r.cell.state = js::Cell::State::kCold;
+  r.cell.last_used = world_.now();
+  if (r.alarm_hinted) look_at_alarm(r);
+  if (r.cell.waiting.empty()) return;
+  settle_isolate(r.cell);
+  r.cell.isolate->pump(r.cell);
+}
+
+Result<void> Loop::open_storage(Resident& r, Activation activation) {
+  CellStorageOptions options = options_.storage;
+  if (!options_.scratch_dir.empty()) {
+    std::string path = options_.scratch_dir + "/" + r.cell.id.value + ".pages";
+    options.pages.open_spill = [path] { return open_scratch_file(path); };
+  }
+  r.cell.epoch = activation.epoch;
+  r.cell.committed = r.cell.proven = activation.txid;
+  r.cell.storage = std::make_unique<CellStorage>(&r, options);
+  bool fresh = activation.image.page_count == 0;
+  if (fresh) return {};
+  TRY(r.cell.storage->pages().load(std::move(activation.image.pages), activation.image.page_count));
+  auto alarm = r.cell.storage->alarm();
+  if (!alarm) return fail(Error::corrupt("the database of " + r.cell.id.value + ": " + alarm.error().message));
+  std::optional<WallMs> at;
+  if (*alarm) at = WallMs{**alarm};
+  control_.set_alarm(r.cell.id, at);
+  return {};
+}
+
+// --- what the core says ---
+
+void Loop::on_proven(const std::vector<Proven>& proven) {
+  if (fenced_) return;
+  if (!has_authority()) return;  // the fence is on its way and fails what waits
+  for (const Proven& p : proven) {
+    auto it = cells_.find(p.cell);
+    if (it == cells_.end() || it->second->cell.epoch != p.epoch) continue;
+    it->second->cell.on_proven(p.txid);
+  }
+}
+
+void Loop::on_fenced(const std::string& reason) {
+  fenced_ = true;
+  js::JsError error{"Error", "Durable Object is unavailable: the node fenced itself (" + reason + ").",
+                    {}, js::kRetryable | js::kObjectReset};
+  for (auto& [id, r] : cells_) {
+    r->cell.fail_gate(error);
+    if (r->cell.isolate) r->cell.isolate->detach(r->cell, error);
+    auto waiting = std::exchange(r->cell.waiting, {});
+    for (js::CellEvent& e : waiting) fail_event(e, error);
+  }
+}
+
+Result<DatabaseImage> Loop::snapshot(const CellId& id, Txid* at) {
+  auto it = cells_.find(id);
+  if (it == cells_.end() || !it->second->cell.storage) {
+    return fail(Error::not_found("cell " + id.value + " is not resident"));
+  }
+  js::Cell& cell = it->second->cell;
+  PageSnapshot pages = cell.storage->pages().snapshot();
+  if (pages.page_count() > kSnapshotPagesMax) {
+    return fail(Error::overloaded("the database of " + id.value + " is too large to copy"));
+  }
+  DatabaseImage image;
+  image.page_count = pages.page_count();
+  image.pages.reserve(pages.page_count());
+  for (Pgno pgno = 1; pgno <= pages.page_count(); ++pgno) {
+    if (pgno == kLockPage) continue;
+    TRY_ASSIGN(PageRef page, pages.page(pgno));
+    if (page) image.pages.push_back(NumberedPage{pgno, std::move(page)});
+  }
+  *at = cell.committed;
+  return image;
+}
+
+// --- alarms ---
+
+void Loop::on_alarm_due(CellId id, WallMs) {
+  if (fenced_ || stopping_) return;
+  Resident& r = resident(id);
+  switch (r.cell.state) {
+    case js::Cell::State::kLoading:
+      r.alarm_hinted = true;
+      begin_activation(r);
+      return;
+    case js::Cell::State::kReleasing: r.alarm_hinted = true; return;
+    default: look_at_alarm(r);
+  }
+}
+
+// A hint came: the database knows whether an alarm is due.
+void Loop::look_at_alarm(Resident& r) {
+  r.alarm_hinted = false;
+  if (r.cell.alarm_running || !r.cell.storage) return;
+  auto alarm = r.cell.storage->alarm();
+  if (!alarm) {
+    log(js::LogLevel::kError, "cell " + r.cell.id.value + ": its alarm cannot be read: " + alarm.error().message);
+    return;
+  }
+  if (!*alarm || WallMs{**alarm} > world_.wall_now()) return;
+  if (!has_authority()) return;
+  WallMs scheduled{**alarm};
+  r.cell.alarm_running = true;
+  settle_isolate(r.cell);
+  r.cell.isolate->deliver(
+      r.cell, js::CellAlarm{r.cell.alarm_retries, scheduled,
+                            [this, id = r.cell.id, scheduled](js::Outcome<bool> outcome) {
+                              world_.post([this, id, scheduled, outcome = std::move(outcome)]() mutable {
+                                alarm_done(id, std::move(outcome), scheduled);
+                              });
+                            }});
+}
+
+void Loop::alarm_done(const CellId& id, js::Outcome<bool> outcome, WallMs scheduled) {
+  auto it = cells_.find(id);
+  if (it == cells_.end()) return;
+  Resident& r = *it->second;
+  if (outcome) {
+    r.cell.alarm_running = false;
+    r.cell.alarm_retries = 0;
+    look_at_alarm(r);  // the handler may have set one that is due by now
+    return;
+  }
+  const js::JsError& error = outcome.error();
+  log(js::LogLevel::kError, "alarm of " + id.value + " failed: " +
+                                (error.stack.empty() ? error.name + ": " + error.message : error.stack));
+  if (fenced_ || stopping_) return;
+  if (r.cell.alarm_retries >= kAlarmRetriesMax) {
+    log(js::LogLevel::kError, "alarm of " + id.value + " is given up after " +
+                                  std::to_string(kAlarmRetriesMax + 1) + " failures");
+    r.cell.alarm_running = false;
+    r.cell.alarm_retries = 0;
+    if (!r.cell.storage) return;
+    auto now_set = r.cell.storage->alarm();
+    if (now_set && *now_set && **now_set == scheduled.value) {
+      (void)r.cell.storage->set_alarm(std::nullopt);
+      (void)r.cell.storage->end_turn();
+    }
+    return;
+  }
+  Duration delay = kAlarmRetryFirst * (1 << r.cell.alarm_retries);
+  ++r.cell.alarm_retries;
+  world_.call_at(world_.now() + delay, [this, id] {
+    auto again = cells_.find(id);
+    if (again == cells_.end()) return;
+    again->second->cell.alarm_running = false;
+    look_at_alarm(*again->second);
+  });
+}
+
+// --- code ---
+
+Result<void> Loop::load(std::shared_ptr<const js::WorkerCode> code) {
+  TRY_ASSIGN(std::unique_ptr<js::IsolateHost> host,
+             js::IsolateHost::create(world_, *this, std::move(code), options_.isolate));
+  if (current_) old_.emplace_back(std::move(current_), world_.now());
+  current_ = std::move(host);
+  retire_old_isolates();
+  return {};
+}
+
+void Loop::isolate_condemned(js::IsolateHost& isolate) {
+  log(js::LogLevel::kError, "an isolate exceeded its memory limit of " +
+                                std::to_string(options_.isolate.heap_bytes >> 20) +
+                                " MiB; its objects start again");
+  if (current_.get() == &isolate) {
+    auto code = current_->shared_code();
+    old_.emplace_back(std::move(current_), world_.now());
+    auto fresh = js::IsolateHost::create(world_, *this, code, options_.isolate);
+    // The code loaded before; if it does not now, requests fail with the reason.
+    CHECK(fresh) << "the code no longer loads: " << fresh.error().message;
+    current_ = std::move(*fresh);
+  }
+  for (auto& [id, r] : cells_) {
+    if (r->cell.isolate || r->cell.state == js::Cell::State::kLoading || r->cell.waiting.empty()) continue;
+    settle_isolate(r->cell);
+    world_.post([this, id = r->cell.id] {
+      auto it = cells_.find(id);
+      if (it != cells_.end() && it->second->cell.isolate) it->second->cell.isolate->pump(it->second->cell);
+    });
+  }
+  world_.post([this] { retire_old_isolates(); });
+}
+
+void Loop::retire_old_isolates() {
+  MonoTime now = world_.now();
+  for (auto& [host, since] : old_) {
+    bool force = now - since >= options_.code_update_force;
+    if (host->condemned()) continue;
+    for (auto& [id, r] : cells_) {
+      js::Cell& cell = r->cell;
+      if (cell.isolate != host.get() || (!cell.active.empty() && !force)) continue;
+      host->detach(cell, js::JsError{"Error", "Durable Object reset because its code was updated.", {},
+                                     js::kRetryable | js::kObjectReset});
+      if (cell.waiting.empty()) continue;
+      settle_isolate(cell);
+      cell.isolate->pump(cell);
+    }
+  }
+  std::erase_if(old_, [](auto& entry) {
+    return entry.first->cells() == 0 && entry.first->active_events() == 0;
+  });
+}
+
+void Loop::run_scheduled(std::string cron, WallMs time) {
+  if (!current_) return;
+  current_->scheduled(cron, time, [this, cron](js::Outcome<bool> outcome) {
+    if (outcome) return;
+    const js::JsError& e = outcome.error();
+    log(js::LogLevel::kError, "scheduled(" + cron + ") failed: " +
+                                  (e.stack.empty() ? e.name + ": " + e.message : e.stack));
+  });
+}
+
+// --- time ---
+
+void Loop::tick() {
+  world_.call_at(world_.now() + kTick, [this] {
+    if (!stopping_) {
+      sweep_cells();
+      retire_old_isolates();
+    }
+    tick();
+  });
+}
+
+void Loop::sweep_cells() {
+  MonoTime now = world_.now();
+  for (auto& [id, r] : cells_) {
+    js::Cell& cell = r->cell;
+    if (cell.state != js::Cell::State::kReady && cell.state != js::Cell::State::kCold) continue;
+    if (!cell.idle() || cell.gated() || r->activating) continue;
+    Duration idle = now - cell.last_used;
+    if (cell.isolate && idle >= options_.idle_evict) {
+      cell.isolate->detach(cell, js::JsError{"Error", "Durable Object was evicted.", {}, js::kRetryable});
+      cell.storage->close_idle();
+    }
+    if (!cell.isolate && idle >= options_.idle_release) begin_release(*r);
+  }
+}
+
+void Loop::begin_release(Resident& r) {
+  r.cell.state = js::Cell::State::kReleasing;
+  control_.release(r.cell.id, [this, id = r.cell.id](Result<void> released) {
+    post([this, id, released = std::move(released)] {
+      auto it = cells_.find(id);
+      if (it == cells_.end()) return;
+      if (!released) {
+        log(js::LogLevel::kWarn, "cell " + id.value + " was not released: " + released.error().message);
+      }
+      auto waiting = std::move(it->second->cell.waiting);
+      auto name = it->second->cell.name;
+      bool hinted = it->second->alarm_hinted;
+      cells_.erase(it);
+      for (js::CellEvent& e : waiting) deliver(js::CellAddress{id, name}, std::move(e));
+      if (hinted) on_alarm_due(id, WallMs{});
+    });
+  });
+}
+
+void Loop::stop_serving(Callback done) { server_->stop(std::move(done)); }
+
+void Loop::stop_cells() {
+  stopping_ = true;
+  js::JsError error{"Error", "Durable Object is unavailable: the node is shutting down.", {},
+                    js::kRetryable | js::kObjectReset};
+  for (auto& [id, r] : cells_) {
+    if (r->cell.isolate) r->cell.isolate->detach(r->cell, error);
+    auto waiting = std::exchange(r->cell.waiting, {});
+    for (js::CellEvent& e : waiting) fail_event(e, error);
+  }
+}
+
+void Loop::log(js::LogLevel level, std::string text) { control_.log(level, std::move(text)); }
+
+// --- commits ---
+
+Loop::Resident::Resident(CellId id, Control& c) : cell(std::move(id)), control(c) {}
+
+bool Loop::Resident::may_commit() {
+  auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() <
+         control.authority_until_ns().load(std::memory_order_acquire);
+}
+
+void Loop::Resident::commit(std::vector<NumberedPage> pages, uint32_t page_count,
+                            std::optional<std::optional<int64_t>> alarm_change_ms) {
+  cell.committed = cell.committed.next();
+  Commit c;
+  c.cell = cell.id;
+  c.epoch = cell.epoch;
+  c.txid = cell.committed;
+  c.pages = std::move(pages);
+  c.page_count = page_count;
+  if (alarm_change_ms) {
+    AlarmChange change;
+    if (*alarm_change_ms) change.at = WallMs{**alarm_change_ms};
+    c.alarm = change;
+  }
+  control.commit(std::move(c));
+}
+
+}  // namespace celld

@@ -1,0 +1,128 @@
+// One thread with its HTTP connections, its isolates and its cells.
+//
+// A cell belongs to one loop, chosen by its id; what other loops want of it arrives as a posted
+// message. All members but the constructor, start(), join() and those marked "any thread" run on
+// the loop's thread.
+#pragma once
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "js/cell.h"
+#include "js/isolate_host.h"
+#include "js/worker_code.h"
+#include "net/fetch_client.h"
+#include "net/http_server.h"
+#include "node/control.h"
+#include "world/asio_world.h"
+
+namespace celld {
+
+// What a client is told when the Worker throws.
+enum class ErrorDetail : uint8_t { kGeneric, kFull };
+
+struct LoopOptions {
+  js::IsolateLimits isolate;
+  HttpLimits http;
+  CellStorageOptions storage;
+  Duration idle_evict{std::chrono::seconds(10)};     // an idle instance is dropped
+  Duration idle_release{std::chrono::minutes(5)};    // an idle cell is handed back
+  Duration code_update_force{std::chrono::seconds(30)};  // a busy cell is moved to new code
+  ErrorDetail error_detail = ErrorDetail::kGeneric;
+  std::string scratch_dir;  // for databases that outgrow memory; empty: they stay in memory
+};
+
+class Loop final : public js::IsolateServices {
+ public:
+  Loop(size_t index, Control& control, LoopOptions options);
+  ~Loop() override;
+
+  // The loops by index, this one among them, which decides where a cell lives. Before start().
+  void set_peers(std::vector<Loop*> loops) { loops_ = std::move(loops); }
+  void start();
+  void join();
+  // Any thread.
+  void post(Callback callback) { world_.post_from_any_thread(std::move(callback)); }
+  void stop_thread();
+
+  // Any thread: a connected socket.
+  void adopt_socket(int fd);
+
+  // Makes new code current. The old isolate serves until its work is done. On an error nothing
+  // changes.
+  Result<void> load(std::shared_ptr<const js::WorkerCode> code);
+  // Runs scheduled() of the current code.
+  void run_scheduled(std::string cron, WallMs time);
+
+  // From the control thread's point of view, posted here.
+  void on_proven(const std::vector<Proven>& proven);
+  void on_fenced(const std::string& reason);
+  void on_alarm_due(CellId cell, WallMs scheduled);
+  Result<DatabaseImage> snapshot(const CellId& cell, Txid* at);
+
+  // Closes connections after what runs; `done` when none is left.
+  void stop_serving(Callback done);
+  // Ends all instances; events fail with a retryable error. Before the core releases the cells.
+  void stop_cells();
+
+  size_t resident_cells() const { return cells_.size(); }
+
+  // IsolateServices
+  void call_cell(js::CellAddress to, js::CellEvent event) override;
+  uint64_t fetch(js::HttpRequestMessage request, js::Reply<js::HttpResponseMessage> reply) override;
+  void cancel_fetch(uint64_t handle) override;
+  void log(js::LogLevel level, std::string text) override;
+  void isolate_condemned(js::IsolateHost& isolate) override;
+
+ private:
+  struct Resident;
+  class OutgoingFetch;
+
+  Loop& loop_of(const CellId& cell);
+  bool has_authority();
+  void deliver(js::CellAddress to, js::CellEvent event);
+  Resident& resident(const CellId& cell);
+  void begin_activation(Resident& resident);
+  void activated(const CellId& cell, Result<Activation> result);
+  Result<void> open_storage(Resident& resident, Activation activation);
+  void settle_isolate(js::Cell& cell);
+  void tick();
+  void sweep_cells();
+  void begin_release(Resident& resident);
+  void retire_old_isolates();
+  void look_at_alarm(Resident& resident);
+  void alarm_done(const CellId& cell, js::Outcome<bool> outcome, WallMs scheduled);
+
+  void serve(std::shared_ptr<HttpExchange> exchange);
+  void dispatch(std::shared_ptr<HttpExchange> exchange, js::Body body);
+  void answer(std::shared_ptr<HttpExchange> exchange,
+              js::Outcome<js::HttpResponseMessage> outcome);
+  void answer_error(HttpExchange& exchange, const js::JsError& error);
+
+  const size_t index_;
+  Control& control_;
+  const LoopOptions options_;
+  boost::asio::io_context io_;
+  AsioWorld world_;
+  std::vector<Loop*> loops_;
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
+  std::thread thread_;
+
+  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<FetchClient> fetch_client_;
+  std::unordered_map<uint64_t, std::shared_ptr<OutgoingFetch>> fetches_;
+  uint64_t last_fetch_ = 0;
+
+  std::unique_ptr<js::IsolateHost> current_;
+  std::vector<std::pair<std::unique_ptr<js::IsolateHost>, MonoTime>> old_;  // since when
+  std::unordered_map<CellId, std::unique_ptr<Resident>> cells_;
+  bool stopping_ = false;
+  bool fenced_ = false;
+};
+
+}  // namespace celld

@@ -1,0 +1,110 @@
+// Requests from the network on their way to the Worker and back.
+#include "node/http_bridge.h"
+#include "node/loop.h"
+
+namespace celld {
+
+namespace {
+
+constexpr std::string_view kTextHeaders = "content-type\ntext/plain; charset=utf-8\n";
+
+bool is_health_path(std::string_view target) {
+  std::string_view path = target.substr(0, target.find('?'));
+  return path == "/.well-known/celld/health" || path == "/__celld/health";
+}
+
+// Reads a short body to its end, then goes on.
+void read_whole(std::shared_ptr<HttpExchange> exchange, std::shared_ptr<std::string> collected,
+                std::move_only_function<void(std::shared_ptr<HttpExchange>, Blob)> then) {
+  HttpExchange& e = *exchange;
+  e.read_body([exchange = std::move(exchange), collected = std::move(collected),
+               then = std::move(then)](Result<Blob> chunk) mutable {
+    if (!chunk) return;  // answered by the server, or the client has gone
+    if (chunk->empty()) return then(std::move(exchange), Blob(std::move(*collected)));
+    collected->append(chunk->view());
+    read_whole(std::move(exchange), std::move(collected), std::move(then));
+  });
+}
+
+}  // namespace
+
+void Loop::serve(std::shared_ptr<HttpExchange> exchange) {
+  const RequestHead& head = exchange->head();
+  if (is_health_path(head.target)) {
+    bool healthy = !stopping_ && !fenced_ && current_ && has_authority();
+    exchange->respond(healthy ? 200 : 503, "", kTextHeaders,
+                      Blob(healthy ? "ok\n" : "not serving\n"));
+    return;
+  }
+  if (!current_) {
+    exchange->respond(503, "", kTextHeaders, Blob("no deployment yet\n"));
+    return;
+  }
+  if (!head.has_body) return dispatch(std::move(exchange), std::monostate{});
+  if (head.content_length && *head.content_length <= kWholeBodyBytesMax) {
+    return read_whole(std::move(exchange), std::make_shared<std::string>(),
+                      [this](std::shared_ptr<HttpExchange> e, Blob body) {
+                        dispatch(std::move(e), std::move(body));
+                      });
+  }
+  auto pipe = stream_request_body(world_, exchange);
+  dispatch(std::move(exchange), std::move(pipe));
+}
+
+void Loop::dispatch(std::shared_ptr<HttpExchange> exchange, js::Body body) {
+  if (!current_) return;
+  const RequestHead& head = exchange->head();
+  js::HttpRequestMessage message;
+  message.method = head.method;
+  message.url = request_url(head);
+  message.headers = head.header_block;
+  message.body = std::move(body);
+  HttpExchange& watched = *exchange;
+  js::IsolateHost& host = *current_;
+  uint32_t io = host.fetch(std::move(message),
+                           [this, exchange = std::move(exchange)](
+                               js::Outcome<js::HttpResponseMessage> outcome) mutable {
+                             answer(std::move(exchange), std::move(outcome));
+                           });
+  if (!host.event_open(io)) return;
+  watched.on_disconnect([this, io, alive = host.alive(), &host] {
+    world_.post([io, alive, &host] {
+      if (*alive) host.disconnect(io);
+    });
+  });
+}
+
+void Loop::answer(std::shared_ptr<HttpExchange> exchange,
+                  js::Outcome<js::HttpResponseMessage> outcome) {
+  if (!outcome) return answer_error(*exchange, outcome.error());
+  js::HttpResponseMessage& m = *outcome;
+  if (auto* pipe = std::get_if<std::shared_ptr<js::Pipe>>(&m.body)) {
+    exchange->start_response(m.status, m.status_text, m.headers, (*pipe)->length());
+    stream_response_body(world_, std::move(exchange), std::move(*pipe));
+    return;
+  }
+  Blob body;
+  if (auto* blob = std::get_if<Blob>(&m.body)) body = std::move(*blob);
+  exchange->respond(m.status, m.status_text, m.headers, std::move(body));
+}
+
+void Loop::answer_error(HttpExchange& exchange, const js::JsError& error) {
+  std::string what = error.stack.empty() ? error.name + ": " + error.message : error.stack;
+  bool overloaded = (error.flags & js::kOverloaded) != 0;
+  if (overloaded) {
+    exchange.respond(503, "",
+                     std::string(kTextHeaders) + "retry-after\n1\nx-celld-overload\ncell\n",
+                     Blob(error.message + "\n"));
+    return;
+  }
+  log(js::LogLevel::kError, exchange.head().method + " " + exchange.head().target + ": " + what);
+  bool unavailable = (error.flags & js::kRetryable) != 0;
+  std::string body = options_.error_detail == ErrorDetail::kFull ? what + "\n"
+                     : unavailable ? "Service Unavailable\n"
+                                   : "Internal Server Error\n";
+  std::string headers(kTextHeaders);
+  if (unavailable) headers += "retry-after\n1\n";
+  exchange.respond(unavailable ? 503 : 500, "", headers, Blob(std::move(body)));
+}
+
+}  // namespace celld

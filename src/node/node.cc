@@ -1,0 +1,210 @@
+#include "node/node.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace celld {
+
+namespace {
+
+// How long an activation may take before its callers are told; it goes on meanwhile.
+constexpr Duration kActivationDeadline = std::chrono::seconds(30);
+
+}  // namespace
+
+NodeId draw_node_id(World& world) {
+  uint8_t raw[16];
+  world.random(raw);
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  for (uint8_t b : raw) {
+    hex += kDigits[b >> 4];
+    hex += kDigits[b & 15];
+  }
+  return NodeId(hex);
+}
+
+Node::Node(boost::asio::io_context& io, AsioWorld& world, NodeConfig config, DataDir data_dir,
+           LogSink log)
+    : io_(io),
+      world_(world),
+      config_(std::move(config)),
+      data_dir_(std::move(data_dir)),
+      log_(std::move(log)) {}
+
+Node::~Node() { stop_loops(); }
+
+Task<Result<void>> Node::join(ObjectStore& data, ObjectStore& lease) {
+  config_.core.node = draw_node_id(world_);
+  config_.core.predecessor = data_dir_.predecessor();
+  config_.loop.scratch_dir = data_dir_.scratch();
+  core_ = std::make_unique<Core>(world_, data, lease, *this, config_.core);
+  CO_TRY(co_await core_->start());
+  CO_TRY(data_dir_.remember(config_.core.node));
+  for (size_t i = 0; i < config_.loops; ++i) {
+    loops_.push_back(std::make_unique<Loop>(i, *this, config_.loop));
+  }
+  std::vector<Loop*> peers;
+  for (auto& loop : loops_) peers.push_back(loop.get());
+  for (auto& loop : loops_) loop->set_peers(peers);
+  for (auto& loop : loops_) loop->start();
+  co_return Result<void>();
+}
+
+Task<Result<void>> Node::adopt(std::shared_ptr<const js::WorkerCode> code,
+                               std::vector<std::string> crons) {
+  // The first loop finds out whether the code loads; the others follow.
+  for (auto& loop : loops_) {
+    OneShot<Result<void>> loaded(world_);
+    Loop* target = loop.get();
+    target->post([this, target, code, &loaded] {
+      Result<void> result = target->load(code);
+      world_.post_from_any_thread([&loaded, result = std::move(result)] { loaded.set(result); });
+    });
+    CO_TRY(co_await loaded.take());
+  }
+  bool first = crons_.empty();
+  crons_ = std::move(crons);
+  if (first && !crons_.empty()) world_.spawn(run_crons());
+  co_return Result<void>();
+}
+
+Result<uint16_t> Node::listen() {
+  std::vector<Acceptor::Sink> sinks;
+  for (auto& loop : loops_) {
+    sinks.push_back([target = loop.get()](int fd) { target->adopt_socket(fd); });
+  }
+  TRY_ASSIGN(acceptor_, Acceptor::listen(io_, config_.listen_address, config_.listen_port,
+                                         std::move(sinks)));
+  return acceptor_->port();
+}
+
+Task<Result<void>> Node::leave() {
+  leaving_ = true;
+  Deadline deadline = world_.deadline_in(config_.shutdown_deadline);
+  // Half of the time for what runs, the rest for the bucket.
+  Deadline serving = world_.deadline_in(config_.shutdown_deadline / 2);
+  if (acceptor_) acceptor_->close();
+  Signal emptied(world_);
+  size_t left = loops_.size();
+  auto alive = std::make_shared<bool>(true);
+  for (auto& loop : loops_) {
+    Loop* target = loop.get();
+    target->post([this, target, &emptied, &left, alive] {
+      target->stop_serving([this, &emptied, &left, alive] {
+        world_.post_from_any_thread([&emptied, &left, alive] {
+          if (!*alive) return;
+          if (--left == 0) emptied.notify_all();
+        });
+      });
+    });
+  }
+  while (left > 0 && world_.now() < serving.at) co_await emptied.wait_until(serving);
+  *alive = false;
+  for (auto& loop : loops_) {
+    OneShot<bool> stopped(world_);
+    Loop* target = loop.get();
+    target->post([this, target, &stopped] {
+      target->stop_cells();
+      world_.post_from_any_thread([&stopped] { stopped.set(true); });
+    });
+    co_await stopped.take();
+  }
+  co_return co_await core_->shutdown(deadline);
+}
+
+void Node::stop_loops() {
+  for (auto& loop : loops_) loop->stop_thread();
+  for (auto& loop : loops_) loop->join();
+}
+
+size_t Node::loop_index(const CellId& cell) const {
+  return std::hash<std::string>()(cell.value) % loops_.size();
+}
+
+// --- CoreHost ---
+
+void Node::on_proven(std::span<const Proven> proven) {
+  under_pressure_.store(core_->under_pressure(), std::memory_order_relaxed);
+  std::vector<std::vector<Proven>> by_loop(loops_.size());
+  for (const Proven& p : proven) by_loop[loop_index(p.cell)].push_back(p);
+  for (size_t i = 0; i < by_loop.size(); ++i) {
+    if (by_loop[i].empty()) continue;
+    loops_[i]->post([loop = loops_[i].get(), list = std::move(by_loop[i])] { loop->on_proven(list); });
+  }
+}
+
+void Node::on_fenced(FenceReason reason, std::string detail) {
+  if (fenced_) return;
+  fenced_ = std::string(to_string(reason)) + ": " + detail;
+  for (auto& loop : loops_) {
+    loop->post([target = loop.get(), text = std::string(to_string(reason))] { target->on_fenced(text); });
+  }
+  if (on_fence_) world_.post([this] { on_fence_(); });
+}
+
+void Node::on_alarm_due(CellId cell, WallMs scheduled) {
+  if (loops_.empty()) return;
+  Loop* loop = loops_[loop_index(cell)].get();
+  loop->post([loop, cell, scheduled] { loop->on_alarm_due(cell, scheduled); });
+}
+
+Task<Result<DatabaseImage>> Node::snapshot(CellId cell, Txid* at) {
+  struct Taken {
+    Result<DatabaseImage> image = fail(Error::internal("no snapshot"));
+    Txid at;
+  };
+  auto taken = std::make_shared<Taken>();
+  OneShot<bool> done(world_);
+  Loop* loop = loops_[loop_index(cell)].get();
+  loop->post([this, loop, cell, taken, &done] {
+    taken->image = loop->snapshot(cell, &taken->at);
+    world_.post_from_any_thread([&done] { done.set(true); });
+  });
+  co_await done.take();
+  *at = taken->at;
+  co_return std::move(taken->image);
+}
+
+// --- Control ---
+
+void Node::activate(CellId cell, std::move_only_function<void(Result<Activation>)> done) {
+  world_.post_from_any_thread([this, cell = std::move(cell), done = std::move(done)]() mutable {
+    auto run = [](Node* self, CellId id,
+                  std::move_only_function<void(Result<Activation>)> reply) -> Task<void> {
+      Deadline deadline = self->world_.deadline_in(kActivationDeadline);
+      Result<Activation> result = co_await self->core_->activate(std::move(id), deadline);
+      reply(std::move(result));
+    };
+    world_.spawn(run(this, std::move(cell), std::move(done)));
+  });
+}
+
+void Node::commit(Commit commit) {
+  world_.post_from_any_thread([this, commit = std::move(commit)]() mutable {
+    core_->commit(std::move(commit));
+    under_pressure_.store(core_->under_pressure(), std::memory_order_relaxed);
+  });
+}
+
+void Node::set_alarm(CellId cell, std::optional<WallMs> at) {
+  world_.post_from_any_thread([this, cell = std::move(cell), at] { core_->set_alarm(cell, at); });
+}
+
+void Node::release(CellId cell, std::move_only_function<void(Result<void>)> done) {
+  world_.post_from_any_thread([this, cell = std::move(cell), done = std::move(done)]() mutable {
+    auto run = [](Node* self, CellId id,
+                  std::move_only_function<void(Result<void>)> reply) -> Task<void> {
+      Result<void> result = co_await self->core_->release(std::move(id));
+      reply(std::move(result));
+    };
+    world_.spawn(run(this, std::move(cell), std::move(done)));
+  });
+}
+
+const std::atomic<int64_t>& Node::authority_until_ns() const { return core_->authority_until_ns(); }
+
+void Node::log(js::LogLevel level, std::string text) { log_(level, text); }
+
+}  // namespace celld

@@ -1,0 +1,95 @@
+// A running node: the control thread with the protocol on it, the loops, the listener.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/core.h"
+#include "net/acceptor.h"
+#include "node/control.h"
+#include "node/data_dir.h"
+#include "node/loop.h"
+#include "store/object_store.h"
+#include "world/asio_world.h"
+
+namespace celld {
+
+struct NodeConfig {
+  std::string listen_address = "127.0.0.1";
+  uint16_t listen_port = 8787;
+  size_t loops = 2;
+  LoopOptions loop;
+  CoreOptions core;  // node and predecessor are filled in
+  Duration shutdown_deadline{std::chrono::milliseconds(9'500)};
+};
+
+// Opens the bucket on the control thread's world.
+using OpenStore = std::function<Result<std::unique_ptr<ObjectStore>>(boost::asio::io_context&, World&)>;
+using LogSink = std::function<void(js::LogLevel, const std::string&)>;
+
+// Runs on the thread that calls run(), which becomes the control thread.
+class Node final : public CoreHost, public Control {
+ public:
+  Node(boost::asio::io_context& io, AsioWorld& world, NodeConfig config, DataDir data_dir,
+       LogSink log);
+  ~Node() override;
+
+  // Joins the fleet: core, then loops. Errors name what failed. Control thread.
+  Task<Result<void>> join(ObjectStore& data, ObjectStore& lease);
+  // Makes `code` current on every loop; on an error the old code stays everywhere.
+  Task<Result<void>> adopt(std::shared_ptr<const js::WorkerCode> code,
+                           std::vector<std::string> crons);
+  // From now on requests are accepted. Returns the port.
+  Result<uint16_t> listen();
+  // Refuses new connections, finishes what runs, makes everything durable, releases all cells.
+  Task<Result<void>> leave();
+  // Ends the loops; after leave(), or instead of it.
+  void stop_loops();
+
+  // When the node has fenced itself: "expired: ...". The caller ends the process with code 3.
+  const std::optional<std::string>& fenced() const { return fenced_; }
+  void on_fence(Callback callback) { on_fence_ = std::move(callback); }
+
+  // CoreHost
+  void on_proven(std::span<const Proven> proven) override;
+  void on_fenced(FenceReason reason, std::string detail) override;
+  void on_alarm_due(CellId cell, WallMs scheduled) override;
+  Task<Result<DatabaseImage>> snapshot(CellId cell, Txid* at) override;
+
+  // Control
+  void activate(CellId cell, std::move_only_function<void(Result<Activation>)> done) override;
+  void commit(Commit commit) override;
+  void set_alarm(CellId cell, std::optional<WallMs> at) override;
+  void release(CellId cell, std::move_only_function<void(Result<void>)> done) override;
+  const std::atomic<int64_t>& authority_until_ns() const override;
+  bool under_pressure() const override { return under_pressure_.load(std::memory_order_relaxed); }
+  void log(js::LogLevel level, std::string text) override;
+
+ private:
+  size_t loop_index(const CellId& cell) const;
+  Task<void> run_crons();
+
+  boost::asio::io_context& io_;
+  AsioWorld& world_;
+  NodeConfig config_;
+  DataDir data_dir_;
+  LogSink log_;
+  std::unique_ptr<Core> core_;
+  std::vector<std::unique_ptr<Loop>> loops_;
+  std::unique_ptr<Acceptor> acceptor_;
+  std::atomic<bool> under_pressure_{false};
+  std::optional<std::string> fenced_;
+  Callback on_fence_;
+  std::vector<std::string> crons_;
+  bool leaving_ = false;
+};
+
+// A fresh node id: 32 hex digits.
+NodeId draw_node_id(World& world);
+
+}  // namespace celld

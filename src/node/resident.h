@@ -1,0 +1,22 @@
+// A cell of a loop with its way to the journal.
+#pragma once
+
+#include "node/loop.h"
+
+namespace celld {
+
+struct Loop::Resident final : CellStorage::Sink {
+  Resident(CellId id, Control& control);
+
+  // CellStorage::Sink
+  bool may_commit() override;
+  void commit(std::vector<NumberedPage> pages, uint32_t page_count,
+              std::optional<std::optional<int64_t>> alarm_change_ms) override;
+
+  js::Cell cell;
+  Control& control;
+  bool activating = false;
+  bool alarm_hinted = false;
+};
+
+}  // namespace celld
