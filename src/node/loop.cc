@@ -51,7 +51,7 @@ void Loop::start() {
     pthread_setname_np(pthread_self(), name.c_str());
     server_ = std::make_unique<HttpServer>(
         io_, options_.http, [this](std::shared_ptr<HttpExchange> e) { serve(std::move(e)); });
-    fetch_client_ = std::make_unique<FetchClient>(io_, world_);
+    fetch_client_ = std::make_unique<FetchClient>(io_);
     tick();
     io_.run();
     // Everything of V8 ends on the thread it lived on.

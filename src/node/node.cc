@@ -31,7 +31,11 @@ Node::Node(boost::asio::io_context& io, AsioWorld& world, NodeConfig config, Dat
       world_(world),
       config_(std::move(config)),
       data_dir_(std::move(data_dir)),
-      log_(std::move(log)) {}
+      log_(std::move(log)),
+      crons_(world, [this](const std::string& expression, WallMs scheduled) {
+        Loop* loop = loops_.front().get();
+        loop->post([loop, expression, scheduled] { loop->run_scheduled(expression, scheduled); });
+      }) {}
 
 Node::~Node() { stop_loops(); }
 
@@ -64,9 +68,9 @@ Task<Result<void>> Node::adopt(std::shared_ptr<const js::WorkerCode> code,
     });
     CO_TRY(co_await loaded.take());
   }
-  bool first = crons_.empty();
-  crons_ = std::move(crons);
-  if (first && !crons_.empty()) world_.spawn(run_crons());
+  for (const std::string& refused : crons_.set(crons)) {
+    log(js::LogLevel::kError, "the cron expression \"" + refused + "\" of the deployment is not valid");
+  }
   co_return Result<void>();
 }
 

@@ -12,6 +12,7 @@
 #include "core/core.h"
 #include "net/acceptor.h"
 #include "node/control.h"
+#include "node/crons.h"
 #include "node/data_dir.h"
 #include "node/loop.h"
 #include "store/object_store.h"
@@ -72,7 +73,6 @@ class Node final : public CoreHost, public Control {
 
  private:
   size_t loop_index(const CellId& cell) const;
-  Task<void> run_crons();
 
   boost::asio::io_context& io_;
   AsioWorld& world_;
@@ -85,7 +85,7 @@ class Node final : public CoreHost, public Control {
   std::atomic<bool> under_pressure_{false};
   std::optional<std::string> fenced_;
   Callback on_fence_;
-  std::vector<std::string> crons_;
+  Crons crons_;
   bool leaving_ = false;
 };
 

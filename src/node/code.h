@@ -1,0 +1,15 @@
+// From a deployment of the bucket to the code that isolates load.
+#pragma once
+
+#include <memory>
+
+#include "base/result.h"
+#include "deploy/deployment.h"
+#include "js/worker_code.h"
+
+namespace celld {
+
+// kCorrupt when the deployment contradicts itself. Any thread.
+Result<std::shared_ptr<const js::WorkerCode>> worker_code(LoadedDeployment deployment);
+
+}  // namespace celld
