@@ -1,0 +1,150 @@
+#include "cli/serve.h"
+
+#include <unistd.h>
+
+#include <boost/asio/signal_set.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <mutex>
+
+#include "net/curl_transport.h"
+#include "node/code.h"
+#include "store/open_store.h"
+#include "store/probe.h"
+
+namespace celld {
+
+namespace {
+
+std::string_view level_name(js::LogLevel level) {
+  switch (level) {
+    case js::LogLevel::kDebug: return "debug";
+    case js::LogLevel::kWarn: return "warn";
+    case js::LogLevel::kError: return "error";
+    default: return "info";
+  }
+}
+
+}  // namespace
+
+LogSink stderr_log() {
+  return [](js::LogLevel level, const std::string& text) {
+    auto now = std::chrono::system_clock::now();
+    std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+    int millis = static_cast<int>(
+        std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000);
+    std::tm utc{};
+    gmtime_r(&seconds, &utc);
+    char stamp[40];
+    size_t n = std::strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
+    std::string line(stamp, n);
+    char fraction[8];
+    std::snprintf(fraction, sizeof fraction, ".%03dZ ", millis);
+    line += fraction;
+    line += level_name(level);
+    line += ' ';
+    line += text;
+    line += '\n';
+    static std::mutex mutex;
+    std::lock_guard lock(mutex);
+    std::fwrite(line.data(), 1, line.size(), stderr);
+  };
+}
+
+Serve::Serve(ServeOptions options, LogSink log)
+    : options_(std::move(options)), log_(std::move(log)), world_(io_) {}
+
+Serve::~Serve() = default;
+
+int Serve::run(std::function<Task<Result<void>>(Serve&)> ready) {
+  std::signal(SIGPIPE, SIG_IGN);
+  boost::asio::signal_set signals(io_, SIGTERM, SIGINT);
+  std::function<void()> wait_for_signal = [&] {
+    signals.async_wait([&](const boost::system::error_code& ec, int signal) {
+      if (ec) return;
+      if (stopping_) _exit(128 + signal);
+      stopping_ = true;
+      log_(js::LogLevel::kInfo, "stopping: finishing requests, making everything durable");
+      wait_for_signal();
+      world_.spawn(stop());
+    });
+  };
+  wait_for_signal();
+  auto work = boost::asio::make_work_guard(io_);
+  world_.spawn(start(std::move(ready)));
+  io_.run();
+  return exit_code_;
+}
+
+Task<void> Serve::start(std::function<Task<Result<void>>(Serve&)> ready) {
+  auto fail_with = [this](const Error& error) {
+    log_(js::LogLevel::kError, error.message);
+    finish(kExitFailure);
+  };
+  HttpTransportFactory transports = [this] {
+    return std::make_unique<CurlTransport>(io_, world_);
+  };
+  auto data = open_store(world_, transports, options_.bucket, options_.store);
+  if (!data) co_return fail_with(data.error());
+  auto lease = open_store(world_, transports, options_.bucket, options_.store);
+  if (!lease) co_return fail_with(lease.error());
+  data_ = std::move(*data);
+  lease_ = std::move(*lease);
+
+  Result<void> conforming = co_await probe_store(world_, *data_);
+  if (!conforming) co_return fail_with(conforming.error());
+
+  Result<DataDir> data_dir = DataDir::open(options_.data_dir);
+  if (!data_dir) co_return fail_with(data_dir.error());
+  node_ = std::make_unique<Node>(io_, world_, options_.node, std::move(*data_dir), log_);
+  node_->on_fence([this] {
+    std::fprintf(stderr, "SELF-FENCE: %s\n", node_->fenced()->c_str());
+    std::fflush(stderr);
+    // Nothing that runs may be acknowledged any more, so nothing is waited for.
+    _exit(kExitSelfFence);
+  });
+  Result<void> joined = co_await node_->join(*data_, *lease_);
+  if (!joined) co_return fail_with(joined.error());
+  Result<void> is_ready = co_await ready(*this);
+  if (!is_ready) co_return fail_with(is_ready.error());
+}
+
+Task<void> Serve::stop() {
+  if (!node_) co_return finish(kExitOk);
+  Result<void> left = co_await node_->leave();
+  if (left) {
+    log_(js::LogLevel::kInfo, "stopped: every cell is durable and released");
+    co_return finish(kExitOk);
+  }
+  log_(js::LogLevel::kError, "stopped, but not everything was released: " + left.error().message +
+                                 "; the next node recovers it");
+  finish(kExitOk);
+}
+
+void Serve::finish(int code) {
+  exit_code_ = code;
+  stopping_ = true;
+  if (node_) node_->stop_loops();
+  std::fflush(stdout);
+  std::fflush(stderr);
+  // Tasks that still wait (timers, the lease) hold references into this; the process ends here.
+  _exit(code);
+}
+
+Task<Result<bool>> Serve::adopt_current() {
+  Deadline deadline = world_.deadline_in(std::chrono::seconds(60));
+  CO_TRY_ASSIGN(std::optional<LoadedDeployment> loaded,
+                co_await load_current(world_, *data_, version_, deadline));
+  if (!loaded) co_return false;
+  std::string version = loaded->version;
+  std::vector<std::string> crons = loaded->manifest.crons;
+  CO_TRY_ASSIGN(std::shared_ptr<const js::WorkerCode> code, worker_code(std::move(*loaded)));
+  Result<void> adopted = co_await node_->adopt(std::move(code), std::move(crons));
+  if (!adopted) co_return fail(adopted.error().at("deployment " + version));
+  version_ = version;
+  co_return true;
+}
+
+}  // namespace celld
