@@ -13,6 +13,7 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
+    {{"utf-8", "utf-8"}, "unicode-1-1-utf-8 unicode11utf8 unicode20utf8 utf-8 utf8 x-unicode20utf8"},
     {{"ibm866", "ibm-866"}, "866 cp866 csibm866 ibm866"},
     {{"iso-8859-2", "iso-8859-2"},
      "csisolatin2 iso-8859-2 iso-ir-101 iso8859-2 iso88592 iso_8859-2 iso_8859-2:1987 l2 latin2"},

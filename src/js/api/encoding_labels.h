@@ -1,4 +1,4 @@
-// The labels of the WHATWG Encoding Standard, section 4.2, for all encodings but UTF-8.
+// The labels of the WHATWG Encoding Standard, section 4.2.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@ struct Encoding {
   const char* converter;   // of ICU
 };
 
-// nullptr for a label that is unknown (or means UTF-8). `label` is trimmed and in lower case.
+// nullptr for an unknown label. `label` is trimmed and in lower case.
 const Encoding* find_encoding(std::string_view label);
 
 }  // namespace celld::js
