@@ -9,6 +9,7 @@
 #include "deploy/deployment.h"
 #include "node/node.h"
 #include "store/object_store.h"
+#include "store/open_store.h"
 #include "world/asio_world.h"
 
 namespace celld {
@@ -46,6 +47,8 @@ class Serve {
   // Loads the bucket's current deployment and makes it current, if it is another one than before.
   // Whether there was one to adopt.
   Task<Result<bool>> adopt_current();
+  // Of the deployment that runs; empty before the first.
+  const std::string& version() const { return version_; }
 
  private:
   Task<void> start(std::function<Task<Result<void>>(Serve&)> ready);

@@ -1,0 +1,38 @@
+#include "cli/settings.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace celld {
+
+namespace {
+
+std::string host_name() {
+  char name[256] = {};
+  if (gethostname(name, sizeof name - 1) != 0) return "celld";
+  return name;
+}
+
+}  // namespace
+
+NodeConfig node_config(const TuningOptions& tuning) {
+  NodeConfig config;
+  config.loops = tuning.loops != 0 ? tuning.loops : std::max(2u, std::thread::hardware_concurrency());
+  config.loop.isolate.cpu_per_event = tuning.cpu_limit;
+  config.loop.isolate.heap_bytes = static_cast<size_t>(tuning.heap_limit_mb) << 20;
+  config.loop.idle_evict = tuning.idle_evict;
+  config.core.lease_ttl = tuning.lease_ttl;
+  config.core.name = host_name();
+  return config;
+}
+
+StoreOptions store_options(const BucketOptions& bucket) {
+  StoreOptions options;
+  options.endpoint = bucket.endpoint;
+  options.region = bucket.region;
+  return options;
+}
+
+}  // namespace celld

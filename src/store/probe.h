@@ -1,0 +1,3 @@
+#pragma once
+#include "store/object_store.h"
+namespace celld { Task<Result<void>> probe_store(World& world, ObjectStore& store); }
