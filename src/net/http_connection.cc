@@ -19,6 +19,7 @@ namespace {
 
 constexpr size_t kReadAheadBytes = 16 << 10;  // of what nobody has asked for yet
 constexpr size_t kKeptCapacityBytes = 4 << 10;
+static_assert(kReadAheadBytes <= ServerCore::kReceiveBytes);
 constexpr int kRequestsPerTurn = 32;  // of pipelined ones, before others get their turn
 
 }  // namespace
@@ -252,6 +253,10 @@ bool Connection::step() {
     }
     case State::kLinger:
       dropped_ += input().size();
+      if (!input().empty() && !core_.stopping) {
+        deadline_ms_ =
+            std::min(linger_end_ms_, ServerCore::now_ms() + core_.limits.linger_timeout.count());
+      }
       use_input(input().size());
       if (dropped_ > core_.limits.linger_bytes_max) close(false);
       return false;

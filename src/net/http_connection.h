@@ -134,7 +134,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool end_of_input_ = false;
   bool head_started_ = false;  // a byte of the next request has arrived
   uint64_t requests_ = 0;
-  int64_t deadline_ms_ = 0;        // of the present state, 0 = none
+  int64_t deadline_ms_ = 0;  // of the present state, 0 = none
+  int64_t linger_end_ms_ = 0;
   int64_t write_deadline_ms_ = 0;  // of the output, 0 = none
 
   std::string in_;  // received and not yet used, from in_used_ on

@@ -42,13 +42,13 @@ struct HttpLimits {
   uint64_t drain_bytes_max = 256 << 10;
   // Before a connection is closed, this much of what the client still sends is read and dropped,
   // so that it can read the last response.
-  uint64_t linger_bytes_max = 64 << 20;
+  uint64_t linger_bytes_max = 2ull << 30;
 
   std::chrono::milliseconds head_timeout{30'000};    // 408; from the first byte, or from accept
   std::chrono::milliseconds idle_timeout{75'000};    // between requests
   std::chrono::milliseconds body_timeout{60'000};    // no byte of a body that is waited for; 408
   std::chrono::milliseconds write_timeout{120'000};  // no byte of a response taken by the client
-  std::chrono::milliseconds linger_timeout{2'000};
+  std::chrono::milliseconds linger_timeout{2'000};   // no byte of what is dropped; at most 10 times
 };
 
 }  // namespace celld

@@ -19,6 +19,7 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr size_t kCopyBytesMax = 4 << 10;  // a body up to this is copied behind its head
+constexpr int kLingerTimeouts = 10;  // after that many even a client that still sends is cut off
 constexpr size_t kScratchBytesMax = 64 << 10;
 
 void append_number(std::string& out, uint64_t value, int base = 10) {
@@ -305,7 +306,9 @@ void Connection::response_complete() {
 void Connection::begin_linger() {
   state_ = State::kLinger;
   dropped_ = 0;
-  deadline_ms_ = ServerCore::now_ms() + core_.limits.linger_timeout.count();
+  int64_t now = ServerCore::now_ms();
+  deadline_ms_ = now + core_.limits.linger_timeout.count();
+  linger_end_ms_ = now + kLingerTimeouts * core_.limits.linger_timeout.count();
   boost::system::error_code ec;
   socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ec);
   if (ec || end_of_input_) close(false);

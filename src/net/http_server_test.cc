@@ -603,6 +603,35 @@ TEST_F(HttpServerTest, stop_closes_idle_connections_and_lets_busy_ones_finish) {
   EXPECT_EQ(server->open_connections(), 0u);
 }
 
+TEST_F(HttpServerTest, stop_ends_a_connection_whose_response_had_promised_to_keep_it) {
+  Exchange held;
+  handler = [&](Exchange e) {
+    held = e;
+    e->start_response(200, "", "", std::nullopt);
+    e->write_body(Blob("first"), [](Result<void>) {});
+  };
+  serve();
+  Raw c = client();
+  ASSERT_TRUE(c.send(loop, get("/")));
+  ASSERT_TRUE(c.receive_until(loop, "first"));
+  server->stop([] {});
+  held->finish();
+  ASSERT_TRUE(c.receive_to_end(loop));
+  EXPECT_TRUE(c.ended);
+  EXPECT_TRUE(c.received.ends_with("\r\n0\r\n\r\n"));
+}
+
+TEST_F(HttpServerTest, a_long_refused_upload_can_read_its_answer) {
+  serve({.linger_timeout = 100ms});
+  Raw c = client();
+  ASSERT_TRUE(c.send(loop, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1073741825\r\n\r\n"));
+  std::string piece(4 << 20, 'x');
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(c.send(loop, piece));
+  ASSERT_TRUE(c.receive_to_end(loop));
+  EXPECT_TRUE(c.received.starts_with("HTTP/1.1 413 ")) << c.received;
+  EXPECT_NE(c.received.find("limit of 1073741824 bytes"), c.received.npos);
+}
+
 TEST_F(HttpServerTest, bounds_connections_and_requests_per_connection) {
   serve({.connections_max = 1, .requests_per_connection_max = 2});
   Raw c = client();
