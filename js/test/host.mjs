@@ -256,9 +256,10 @@ export class Host {
       kvPut(cell, key, value) { store(cell).set(key, serialize(value)); },
       kvDelete: (cell, key) => store(cell).delete(key),
       kvList(cell, start, after, end, prefix, reverse, limit) {
-        const keys = [...store(cell).keys()].sort().filter((key) =>
-          (start === undefined || key >= start) && (after === undefined || key > after) &&
-          (end === undefined || key < end) && (prefix === undefined || key.startsWith(prefix)));
+        const order = (a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b));
+        const keys = [...store(cell).keys()].sort(order).filter((key) =>
+          (start === undefined || order(key, start) >= 0) && (after === undefined || order(key, after) > 0) &&
+          (end === undefined || order(key, end) < 0) && (prefix === undefined || key.startsWith(prefix)));
         if (reverse) keys.reverse();
         return keys.slice(0, limit).flatMap((key) => [key, v8.deserialize(store(cell).get(key))]);
       },
