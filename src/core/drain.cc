@@ -128,9 +128,19 @@ Task<Result<void>> Drainer::write_object(CellId cell, Epoch epoch, std::vector<c
   if (!written) co_return written;
   OwnedCell* owned = ownership_.find(cell);
   CHECK(owned && epoch <= owned->epoch) << cell << " was drained in epoch " << epoch;
-  if (std::find(owned->chain.begin(), owned->chain.end(), object) == owned->chain.end()) {
-    owned->chain.push_back(object);
+  // A snapshot may have overtaken this drain (it reaches to what is proven), or an earlier cycle that
+  // failed later on wrote the same: then the chain has it already, and the sources of a snapshot,
+  // which are about to be deleted, must not come back into the chain.
+  Txid reached;
+  for (const RestoreObject& o : owned->chain) {
+    if (o == object) co_return Result<void>{};
+    reached = std::max(reached, o.max);
   }
+  if (object.max <= reached) {
+    owned->garbage.push_back(object);
+    co_return Result<void>{};
+  }
+  owned->chain.push_back(object);
   owned->page_count = file->info.page_count;
   co_return Result<void>{};
 }
@@ -255,7 +265,9 @@ Task<Result<void>> Drainer::write_snapshot(OwnedCell* cell, std::vector<RestoreO
     (object.max <= snapshot.max ? cell->garbage : left).push_back(object);
   }
   left.insert(left.begin(), snapshot);
+  bool newest = left.size() == 1;
   cell->chain = std::move(left);
+  if (newest) cell->page_count = file.info.page_count;
   co_return Result<void>{};
 }
 

@@ -309,14 +309,25 @@ Task<Result<Activation>> Ownership::restore(CellId cell, std::optional<Result<Lt
     std::optional<LtxFile> base;
     uint32_t base_pages = 0;
     if (!objects.empty()) {
+      bool with_the_claim = fetched.has_value();
       if (!fetched) fetched = co_await fetch_merged(bucket_, cell, objects, deadline);
       Result<LtxFile> file = std::move(*fetched);
       fetched.reset();
       if (!file) {
         // An object may have been replaced by a compaction meanwhile: look again.
         owned = find(cell);
-        bool moved = owned && owned->chain != objects;
+        bool moved = with_the_claim || (owned && owned->chain != objects);
         if (file.error().code == ErrorCode::kCorrupt && moved && round < 3) continue;
+        if (file.error().code != ErrorCode::kCorrupt) co_return fail(std::move(file).error());
+        // Or by a successor of ours, of whom we do not know yet: only the owner may cry.
+        std::string key = owner_key(cell);
+        Result<StoredObject> record = co_await bucket_.get(key, deadline);
+        if (!record) co_return fail(std::move(record).error());
+        owned = find(cell);
+        if (!owned || record->version != owned->version) {
+          Error e = Error::make(ErrorCode::kNotOwner, key + ": changed by somebody else");
+          co_return fail(std::move(e));
+        }
         co_return fail(std::move(file).error());
       }
       base = std::move(*file);
@@ -329,6 +340,12 @@ Task<Result<Activation>> Ownership::restore(CellId cell, std::optional<Result<Lt
     }
     // A takeover learns the size only here. A drain meanwhile knows better.
     if (base && owned->page_count == 0) owned->page_count = base_pages;
+    if (owned->last != activation.txid || owned->epoch != activation.epoch) {
+      // The cell was resident all the while and went on committing.
+      if (round < 8) continue;
+      Error e = Error::unavailable("cell " + cell.value + ": commits while it is being activated");
+      co_return fail(std::move(e));
+    }
     if (!base && overlay.empty()) {
       CHECK(activation.txid.value == 0) << cell << " has no data at TXID " << activation.txid;
       co_return activation;
@@ -376,6 +393,7 @@ Task<Result<void>> Ownership::checkpoint(OwnedCell* cell, std::vector<RestoreObj
   // What the durable manifest does not name and covers is of no use to anybody any more.
   for (const RestoreObject& object : garbage) {
     if (object.max > cell->manifest.txid) continue;
+    if (std::find(cell->chain.begin(), cell->chain.end(), object) != cell->chain.end()) continue;
     if (std::find(cell->manifest.objects.begin(), cell->manifest.objects.end(), object) !=
         cell->manifest.objects.end()) {
       continue;

@@ -73,7 +73,8 @@ Task<Result<NodeId>> WakeScanner::sweep_nodes(Deadline deadline) {
   int64_t now = 0;
   for (const ListedObject& object : listed) now = std::max(now, object.modified.value);
   int64_t ttl_ms = ttl_ / milliseconds(1);
-  int64_t recent_ms = std::max<int64_t>(3 * ttl_ms, 60'000);
+  // A live node renews every third of its TTL. Two that think themselves elected do no harm.
+  int64_t recent_ms = 2 * ttl_ms;
   NodeId elected = self_;
   std::vector<std::pair<NodeId, WallMs>> silent;
   for (const ListedObject& object : listed) {
@@ -96,8 +97,10 @@ Task<Result<NodeId>> WakeScanner::sweep_nodes(Deadline deadline) {
       if (state.kind == PeerState::kLive) continue;
       if (state.kind == PeerState::kDead) {
         CO_TRY(co_await recoverer_.recover(node, deadline));
-        continue;  // its record is new now
+        not_before_.clear();  // it may have been the owner that kept a timer
+        continue;             // its record is new now
       }
+      not_before_.clear();
       recovered_[node] = modified;
     }
     if (now - modified.value >= kForgetNodeMs) {
