@@ -66,14 +66,15 @@ Result<DeployedVersion> deploy_to(const BucketOptions& bucket, WorkerConfig conf
 
   std::optional<Result<DeployedVersion>> result;
   auto guard = boost::asio::make_work_guard(io);
+  // Timers of deadlines that were not needed may still wait, so the loop is told to end.
   auto whole = [](Task<Result<DeployedVersion>> task, std::optional<Result<DeployedVersion>>& out,
-                  decltype(guard)& work) -> Task<void> {
+                  boost::asio::io_context& loop) -> Task<void> {
     out.emplace(co_await std::move(task));
-    work.reset();
+    loop.stop();
   };
   world.spawn(whole(deploy(world, **store, std::move(config), std::move(bundle),
                            world.deadline_in(kDeadline)),
-                    result, guard));
+                    result, io));
   io.run();
   return std::move(*result);
 }

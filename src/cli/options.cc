@@ -21,7 +21,7 @@ constexpr std::string_view kDescription =
     "a bucket is all that its nodes share.\n\n"
     "  celld dev                                  serve the project in this folder\n"
     "  celld deploy --bucket s3://my-bucket       make it the version the fleet runs\n"
-    "  celld --bucket s3://my-bucket              run a node of the fleet";
+    "  celld --bucket s3://my-bucket              run a node of the fleet\n";
 
 constexpr std::string_view kNodeDescription =
     "Run a node: serve the current deployment of the bucket, and adopt new ones in place";
@@ -73,21 +73,24 @@ std::string check_var(const std::string& text) {
   return fmt::format("'{}' is not NAME:VALUE", text);
 }
 
-std::string refuse_environment(const std::string&) {
-  return "named environments are not supported yet: use one configuration file for each and choose it "
-         "with --config";
-}
+constexpr std::string_view kNoEnvironments =
+    "named environments (--env, CLOUDFLARE_ENV) are not supported yet: use one configuration file for "
+    "each and choose it with --config";
 
 // Everything that one parse fills.
 struct Parsed {
   DevOptions dev;
   DeployOptions deploy;
+  // CLI11 sets the options of every command from the environment, so `celld` and `celld node` must not
+  // share what they fill.
+  NodeOptions plain;
   NodeOptions node;
+  std::string plain_listen;
+  std::string node_listen;
   BucketOptions dev_bucket;
   std::string dev_host;
   uint16_t dev_port = 0;
   std::vector<std::string> dev_vars;
-  std::string listen;
   std::string environment;
   bool no_watch = false;
 };
@@ -150,24 +153,21 @@ void add_project(CLI::App& app, std::filesystem::path& project, std::filesystem:
   app.add_option("-c,--config", config,
                  "Configuration file, instead of wrangler.json, .jsonc or .toml in or above PROJECT")
       ->type_name("FILE");
-  app.add_option("-e,--env", environment, "")
-      ->envname("CLOUDFLARE_ENV")
-      ->check(CLI::Validator(refuse_environment, ""))
-      ->group("");  // not in the help
+  app.add_option("-e,--env", environment, "")->group("");  // not in the help
 }
 
-void add_node(CLI::App& app, Parsed& out) {
-  add_bucket(app, out.node.bucket, "The fleet's bucket", true);
-  app.add_option("--listen", out.listen, "Where to serve")
+void add_node(CLI::App& app, NodeOptions& out, std::string& listen) {
+  add_bucket(app, out.bucket, "The fleet's bucket", true);
+  app.add_option("--listen", listen, "Where to serve")
       ->type_name("IP:PORT")
       ->envname("CELLD_ADDR")
       ->default_str(fmt::format("127.0.0.1:{}", kDevPortDefault))
       ->check(CLI::Validator(check_listen, ""));
-  app.add_option("--data", out.node.data, "Folder for local files; a cache, its loss costs no data")
+  app.add_option("--data", out.data, "Folder for local files; a cache, its loss costs no data")
       ->type_name("DIR")
       ->envname("CELLD_DATA")
       ->default_str(".celld/node");
-  add_tuning(app, out.node.tuning);
+  add_tuning(app, out.tuning);
 }
 
 CLI::App* add_dev(CLI::App& app, Parsed& out) {
@@ -241,11 +241,11 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
   CLI::App app{std::string(kDescription), "celld"};
   app.set_version_flag("-V,--version", "celld " CELLD_VERSION);
   app.require_subcommand(0, 1);
-  add_node(app, out);
+  add_node(app, out.plain, out.plain_listen);
   auto* dev = add_dev(app, out);
   auto* deploy = add_deploy(app, out);
   auto* node = app.add_subcommand("node", std::string(kNodeDescription) + " (the default)");
-  add_node(*node, out);
+  add_node(*node, out.node, out.node_listen);
   for (auto* sub : {dev, deploy, node}) sub->get_formatter()->column_width(34);
   app.get_formatter()->column_width(34);
 
@@ -264,6 +264,12 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
     return mistake(where, e.what());
   }
 
+  if (dev->parsed() || deploy->parsed()) {
+    const char* environment = ::getenv("CLOUDFLARE_ENV");
+    if (!out.environment.empty() || (environment != nullptr && *environment != '\0')) {
+      return mistake(dev->parsed() ? dev : deploy, kNoEnvironments);
+    }
+  }
   if (dev->parsed()) {
     if (dev->count("--port") > 0) out.dev.port = out.dev_port;
     if (dev->count("--host") > 0) out.dev.ip = parse_ip(out.dev_host);
@@ -285,14 +291,16 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
     finish_bucket(out.deploy.bucket);
     return std::move(out.deploy);
   }
-  if (out.node.bucket.url.empty()) {
+  NodeOptions& chosen = node->parsed() ? out.node : out.plain;
+  const std::string& listen = node->parsed() ? out.node_listen : out.plain_listen;
+  if (chosen.bucket.url.empty()) {
     if (arguments.empty()) return ExitRequest{0, app.help()};
     return mistake(node->parsed() ? node : nullptr,
                    fmt::format("--bucket (or CELLD_BUCKET) is needed: {}", kBucketHint));
   }
-  if (!out.listen.empty()) out.node.listen = parse_listen_address(out.listen).value();
-  finish_bucket(out.node.bucket);
-  return std::move(out.node);
+  if (!listen.empty()) chosen.listen = parse_listen_address(listen).value();
+  finish_bucket(chosen.bucket);
+  return std::move(chosen);
 }
 
 }  // namespace celld
