@@ -10,9 +10,11 @@
 
 #include "cli/commands.h"
 #include "cli/project.h"
+#include "cli/settings.h"
 #include "deploy/bundle.h"
 #include "deploy/deployment.h"
-#include "store/file_store.h"
+#include "net/curl_transport.h"
+#include "store/open_store.h"
 #include "world/asio_world.h"
 
 namespace celld {
@@ -47,21 +49,11 @@ Result<void> write_modules(const Bundle& bundle, const fs::path& outdir) {
   return {};
 }
 
-Result<std::unique_ptr<ObjectStore>> open_bucket(World& world, const BucketOptions& bucket) {
-  constexpr std::string_view kFile = "file://";
-  if (!bucket.url.starts_with(kFile)) {
-    return fail(Error::unsupported(
-        fmt::format("{}: buckets other than file:// are not supported yet", bucket.url)));
-  }
-  auto store = FileStore::open(world, bucket.url.substr(kFile.size()), {});
-  if (!store) return fail(std::move(store).error());
-  return std::unique_ptr<ObjectStore>(std::move(*store));
-}
-
 Result<DeployedVersion> deploy_to(const BucketOptions& bucket, WorkerConfig config, Bundle bundle) {
   boost::asio::io_context io(1);
   AsioWorld world(io);
-  auto store = open_bucket(world, bucket);
+  HttpTransportFactory transports = [&] { return std::make_unique<CurlTransport>(io, world); };
+  auto store = open_store(world, transports, bucket.url, store_options(bucket));
   if (!store) return fail(std::move(store).error());
 
   std::optional<Result<DeployedVersion>> result;
