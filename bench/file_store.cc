@@ -3,6 +3,8 @@
 // at once.
 //
 // links: store
+#include "store/file_store.h"
+
 #include <benchmark/benchmark.h>
 #include <stdlib.h>
 
@@ -11,7 +13,6 @@
 #include <optional>
 #include <string>
 
-#include "store/file_store.h"
 #include "world/asio_world.h"
 
 namespace celld {

@@ -86,14 +86,19 @@ Task<void> Serve::start(std::function<Task<Result<void>>(Serve&)> ready) {
   HttpTransportFactory transports = [this] {
     return std::make_unique<CurlTransport>(io_, world_);
   };
-  auto data = open_store(world_, transports, options_.bucket, options_.store);
+  // What the probe finds out about the store counts for both connection pools.
+  StoreOptions store_options = options_.store;
+  store_options.dialect = std::make_shared<StoreDialect>();
+  auto data = open_store(world_, transports, options_.bucket, store_options);
   if (!data) co_return fail_with(data.error());
-  auto lease = open_store(world_, transports, options_.bucket, options_.store);
+  auto lease = open_store(world_, transports, options_.bucket, store_options);
   if (!lease) co_return fail_with(lease.error());
   data_ = std::move(*data);
   lease_ = std::move(*lease);
 
-  Result<void> conforming = co_await probe_store(world_, *data_);
+  ProbeOptions probe;
+  probe.dialect = store_options.dialect;
+  Result<void> conforming = co_await probe_store(world_, *data_, std::move(probe));
   if (!conforming) co_return fail_with(conforming.error());
 
   Result<DataDir> data_dir = DataDir::open(options_.data_dir);

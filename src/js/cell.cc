@@ -1,6 +1,5 @@
 #include "js/cell.h"
 
-#include <chrono>
 #include <utility>
 
 namespace celld::js {
@@ -22,7 +21,7 @@ Cell::~Cell() = default;
 
 void Cell::gate(Effect effect) {
   if (gated_.empty() && proven >= committed) {
-    let_out(std::move(effect));
+    effect(nullptr);
     return;
   }
   gated_.push_back(Gated{committed, std::move(effect)});
@@ -33,22 +32,8 @@ void Cell::on_proven(Txid txid) {
   while (!gated_.empty() && gated_.front().position <= proven) {
     Effect effect = std::move(gated_.front().effect);
     gated_.pop_front();
-    let_out(std::move(effect));
+    effect(nullptr);
   }
-}
-
-bool Cell::has_authority() const {
-  if (!authority_until_ns) return true;
-  auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() <
-         authority_until_ns->load(std::memory_order_acquire);
-}
-
-void Cell::let_out(Effect effect) {
-  if (has_authority()) return effect(nullptr);
-  const JsError lost{"Error", "Durable Object is unavailable: this node has lost its lease.", {},
-                     kRetryable | kObjectReset};
-  effect(&lost);
 }
 
 void Cell::fail_gate(const JsError& error) {

@@ -1,7 +1,10 @@
+#include "net/curl_transport.h"
 #include "store/file_store.h"
 #include "store/file_temp_dir.h"
 #include "store/memory_store.h"
 #include "store/prefix_store.h"
+#include "store/s3_server_testing.h"
+#include "store/s3_store.h"
 #include "store/store_conformance.h"
 
 namespace celld::testing {
@@ -47,15 +50,45 @@ struct PrefixUnderTest final : MemoryUnderTest {
   std::unique_ptr<PrefixStore> prefix;
 };
 
+// A bucket of its own for each test, on a server of its own for each kind.
+struct S3UnderTest final : StoreUnderTest {
+  explicit S3UnderTest(const S3Server& server) {
+    static int buckets = 0;
+    auto made =
+        S3Store::make(real.world(), std::make_shared<CurlTransport>(real.io(), real.world()),
+                      server.options("bucket-" + std::to_string(++buckets)));
+    CHECK(made) << made.error().message;
+    s3 = std::move(*made);
+  }
+  World& world() override { return real.world(); }
+  ObjectStore& store() override { return *s3; }
+  void run_until(const std::function<bool()>& condition) override { real.run_until(condition); }
+  RealWorld real;
+  std::unique_ptr<S3Store> s3;
+};
+
+template <int kKind>
+std::unique_ptr<StoreUnderTest> make_s3(std::vector<std::string> options) {
+  static S3Server server(std::move(options));
+  return std::make_unique<S3UnderTest>(server);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Stores, StoreConformance,
     ::testing::Values(
-        StoreBackend{"memory",
-                     [] { return std::make_unique<MemoryUnderTest>(MemoryStore::Tokens::kUnique); }},
-        StoreBackend{"memory_content",
-                     [] { return std::make_unique<MemoryUnderTest>(MemoryStore::Tokens::kContent); }},
+        StoreBackend{
+            "memory",
+            [] { return std::make_unique<MemoryUnderTest>(MemoryStore::Tokens::kUnique); }},
+        StoreBackend{
+            "memory_content",
+            [] { return std::make_unique<MemoryUnderTest>(MemoryStore::Tokens::kContent); }},
         StoreBackend{"prefix", [] { return std::make_unique<PrefixUnderTest>(); }},
-        StoreBackend{"file", [] { return std::make_unique<FileUnderTest>(); }}),
+        StoreBackend{"file", [] { return std::make_unique<FileUnderTest>(); }},
+        StoreBackend{"s3", [] { return make_s3<1>({}); }},
+        StoreBackend{"s3_small_pages",
+                     [] {
+                       return make_s3<2>({"--list-max=3", "--etags=unique"});
+                     }}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

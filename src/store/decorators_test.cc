@@ -39,10 +39,10 @@ TEST_F(Decorators, every_request_takes_the_delay) {
 
 TEST_F(Decorators, a_lost_reply_has_its_effect_and_a_lost_request_has_none) {
   script = {Fault{Fault::Kind::kLoseAfter}, Fault{Fault::Kind::kLoseBefore}};
-  SwapResult after = world.run(
-      faults->put_if("after", Blob("x"), Condition::create(), Deadline::never()));
-  SwapResult before = world.run(
-      faults->put_if("before", Blob("x"), Condition::create(), Deadline::never()));
+  SwapResult after =
+      world.run(faults->put_if("after", Blob("x"), Condition::create(), Deadline::never()));
+  SwapResult before =
+      world.run(faults->put_if("before", Blob("x"), Condition::create(), Deadline::never()));
   EXPECT_EQ(after.outcome, SwapOutcome::kAmbiguous);
   EXPECT_EQ(before.outcome, SwapOutcome::kAmbiguous);
   EXPECT_TRUE(memory->objects().contains("after"));
@@ -52,8 +52,8 @@ TEST_F(Decorators, a_lost_reply_has_its_effect_and_a_lost_request_has_none) {
 TEST_F(Decorators, a_request_given_up_can_land_later) {
   script = {Fault{Fault::Kind::kNone, 5s, 0s}};
   MonoTime start = world.now();
-  SwapResult result = world.run(
-      faults->put_if("late", Blob("x"), Condition::create(), world.deadline_in(1s)));
+  SwapResult result =
+      world.run(faults->put_if("late", Blob("x"), Condition::create(), world.deadline_in(1s)));
   EXPECT_EQ(result.outcome, SwapOutcome::kAmbiguous);
   EXPECT_EQ(result.error.code, ErrorCode::kDeadline);
   EXPECT_EQ(elapsed(start), 1s);
@@ -157,8 +157,10 @@ TEST_F(Decorators, a_dead_store_gets_no_storm_of_retries) {
 
 TEST_F(Decorators, metered_counts_by_operation_and_area) {
   MeteredStore metered(memory);
-  (void)world.run(metered.put_if("journal/n/1", Blob("12345"), Condition::create(), Deadline::never()));
-  (void)world.run(metered.put_if("journal/n/1", Blob("12345"), Condition::create(), Deadline::never()));
+  (void)world.run(
+      metered.put_if("journal/n/1", Blob("12345"), Condition::create(), Deadline::never()));
+  (void)world.run(
+      metered.put_if("journal/n/1", Blob("12345"), Condition::create(), Deadline::never()));
   (void)world.run(metered.get("journal/n/1", Deadline::never()));
   (void)world.run(metered.get("cells/x", Deadline::never()));
   (void)world.run(metered.put("cells/x", Blob("1"), Deadline::never()));

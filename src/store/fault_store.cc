@@ -24,7 +24,8 @@ struct Journey {
   Signal arrived;
 };
 
-// The request on its way, which no deadline of its sender stops. `request` keeps the inner store alive.
+// The request on its way, which no deadline of its sender stops. `request` keeps the inner store
+// alive.
 template <class R>
 Task<void> travel(World& world, std::shared_ptr<Journey<R>> journey,
                   std::move_only_function<Task<R>()> request, Fault fault, std::string where) {
@@ -76,8 +77,8 @@ FaultStore::FaultStore(World& world, std::shared_ptr<ObjectStore> inner, Duratio
       }) {}
 
 template <class R>
-Task<R> FaultStore::perform(StoreOp op, std::string key,
-                            std::move_only_function<Task<R>()> request, Deadline deadline) {
+Task<R> FaultStore::perform(StoreOp op, std::string key, std::move_only_function<Task<R>()> request,
+                            Deadline deadline) {
   World& world = world_;
   std::string where = describe() + ": " + std::string(to_string(op)) + " '" + key + "'";
   Fault fault = script_(FaultCall{op, key, ++requests_});
@@ -116,10 +117,10 @@ Task<SwapResult> FaultStore::put_if(std::string key, Blob body, Condition condit
 }
 
 Task<Result<Version>> FaultStore::put(std::string key, Blob body, Deadline deadline) {
-  std::move_only_function<Task<Result<Version>>()> request =
-      [inner = inner_, key, body = std::move(body)] {
-        return inner->put(key, body, Deadline::never());
-      };
+  std::move_only_function<Task<Result<Version>>()> request = [inner = inner_, key,
+                                                              body = std::move(body)] {
+    return inner->put(key, body, Deadline::never());
+  };
   return perform(StoreOp::kPut, std::move(key), std::move(request), deadline);
 }
 
@@ -133,7 +134,7 @@ Task<Result<void>> FaultStore::remove(std::string key, Deadline deadline) {
 Task<Result<ListPage>> FaultStore::list(ListRequest request, Deadline deadline) {
   std::string prefix = request.prefix;
   std::move_only_function<Task<Result<ListPage>>()> send = [inner = inner_,
-                                                           request = std::move(request)] {
+                                                            request = std::move(request)] {
     return inner->list(request, Deadline::never());
   };
   return perform(StoreOp::kList, std::move(prefix), std::move(send), deadline);

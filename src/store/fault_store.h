@@ -11,18 +11,18 @@
 
 namespace celld {
 
-// What happens to one request. A request travels for `before`, has its effect, and its reply travels
-// for `after`. When the caller's deadline comes first, the caller gets kDeadline and the request goes
-// on: its effect may come at any later time, as on a network.
+// What happens to one request. A request travels for `before`, has its effect, and its reply
+// travels for `after`. When the caller's deadline comes first, the caller gets kDeadline and the
+// request goes on: its effect may come at any later time, as on a network.
 struct Fault {
   enum class Kind : uint8_t {
     kNone,
-    kLoseBefore,    // the request is lost: no effect, kUnavailable
-    kLoseAfter,     // the reply is lost: the effect, then kUnavailable
-    kServerError,   // the store answers 500 without the effect; ambiguous for put_if
-    kThrottle,      // the store answers 503 with Retry-After, without the effect
-    kHang,          // no effect, no reply: waits for the deadline (or for ever)
-    kDuplicate,     // the request arrives twice; the reply is that of the first
+    kLoseBefore,   // the request is lost: no effect, kUnavailable
+    kLoseAfter,    // the reply is lost: the effect, then kUnavailable
+    kServerError,  // the store answers 500 without the effect; ambiguous for put_if
+    kThrottle,     // the store answers 503 with Retry-After, without the effect
+    kHang,         // no effect, no reply: waits for the deadline (or for ever)
+    kDuplicate,    // the request arrives twice; the reply is that of the first
   };
   Kind kind = Kind::kNone;
   Duration before{0};

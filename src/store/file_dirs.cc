@@ -127,8 +127,8 @@ Result<std::shared_ptr<DirHandle>> DirCache::make(const std::vector<std::string>
           vanished = true;
           break;
         }
-        UniqueFd fd(::openat(parent->fd(), name.c_str(),
-                             O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+        UniqueFd fd(
+            ::openat(parent->fd(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
         if (!fd) {
           if (errno != ENOENT) return fail(errno_error("open " + joined, errno));
           vanished = true;

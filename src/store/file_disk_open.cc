@@ -169,7 +169,7 @@ Result<void> FileDisk::start_session() {
       return fail(errno_error("cannot make a directory in 'tmp'", errno));
     }
     UniqueFd fd(::openat(temps_.get(), session_name_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd) continue;  // swept between the two calls
+    if (!fd) continue;                                        // swept between the two calls
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) continue;  // being swept
     struct stat st;
     if (::fstat(fd.get(), &st) != 0) return fail(errno_error("stat of 'tmp'", errno));
@@ -187,8 +187,8 @@ void FileDisk::sweep_dead_sessions() {
   if (!sessions) return;
   for (const auto& name : *sessions) {
     if (name == session_name_) continue;
-    UniqueFd fd(::openat(temps_.get(), name.c_str(),
-                         O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    UniqueFd fd(
+        ::openat(temps_.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!fd || ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) continue;
     auto files = names_in(fd.get());
     if (!files) continue;

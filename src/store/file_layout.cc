@@ -96,8 +96,8 @@ std::optional<LayoutName> parse_layout_name(std::string_view file_name) {
   if (file_name.empty()) return std::nullopt;
   LayoutName name{LayoutName::Kind::kDirectory, {}};
   if (file_name.back() == kObjectSuffix || file_name.back() == kChunkSuffix) {
-    name.kind = file_name.back() == kObjectSuffix ? LayoutName::Kind::kObject
-                                                  : LayoutName::Kind::kChunk;
+    name.kind =
+        file_name.back() == kObjectSuffix ? LayoutName::Kind::kObject : LayoutName::Kind::kChunk;
     file_name.remove_suffix(1);
   }
   auto part = decode_part(file_name);

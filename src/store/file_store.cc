@@ -37,7 +37,7 @@ template <class R>
 struct Pending {
   explicit Pending(World& w) : world(w), done(w) {}
   World& world;
-  OneShot<R> done;           // on the world's thread
+  OneShot<R> done;  // on the world's thread
   Abandoned abandoned{false};
   TimerId timer = 0;
 };
@@ -102,8 +102,8 @@ Task<R> FileStore::on_disk(std::string what, Deadline deadline, Work work) {
 Result<void> FileStore::check_write(const std::string& key, const Blob& body) const {
   if (auto ok = check_key(key); !ok) return fail(ok.error().at(describe()));
   if (body.size() > options_.object_bytes_max) {
-    return fail(Error::invalid(describe() + ": put '" + printable_key(key) + "': " +
-                               std::to_string(body.size()) + " bytes; the limit is " +
+    return fail(Error::invalid(describe() + ": put '" + printable_key(key) +
+                               "': " + std::to_string(body.size()) + " bytes; the limit is " +
                                std::to_string(options_.object_bytes_max)));
   }
   return {};

@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
-#include "store/file_pool.h"
 #include "store/file_dirs.h"
+#include "store/file_pool.h"
 #include "store/object_store.h"
 
 namespace celld {
@@ -20,8 +20,8 @@ class FileStore final : public ObjectStore {
  public:
   struct Options {
     Fsync fsync = Fsync::kOn;
-    size_t threads = 4;          // that wait for the disk; 1 to 64
-    size_t queue_max = 4096;     // operations that wait for a thread; more are kOverloaded
+    size_t threads = 4;       // that wait for the disk; 1 to 64
+    size_t queue_max = 4096;  // operations that wait for a thread; more are kOverloaded
     uint64_t object_bytes_max = 1ull << 30;
   };
 

@@ -61,9 +61,9 @@ TEST(FileStoreOpen, makes_a_missing_directory_but_not_its_parent) {
 TEST(FileStoreOpen, refuses_foreign_contents_and_names_them) {
   TempDir dir;
   write_file(dir.path() + "/thesis.txt", "do not touch");
-  EXPECT_THAT(error_of_open(dir.path()), ::testing::AllOf(HasSubstr(dir.path()),
-                                                           HasSubstr("thesis.txt"),
-                                                           HasSubstr("not made by celld")));
+  EXPECT_THAT(error_of_open(dir.path()),
+              ::testing::AllOf(HasSubstr(dir.path()), HasSubstr("thesis.txt"),
+                               HasSubstr("not made by celld")));
   EXPECT_EQ(files_below(dir.path()), 1u);
 }
 
@@ -134,8 +134,7 @@ TEST(FileStore, equal_bytes_get_different_versions) {
   ASSERT_TRUE(real.run(store->put("k", Blob("B"), Deadline::never())));
   ASSERT_TRUE(real.run(store->put("k", Blob("A"), Deadline::never())));
   Condition stale = Condition::swap(first);
-  SwapResult result =
-      real.run(store->put_if("k", Blob("C"), std::move(stale), Deadline::never()));
+  SwapResult result = real.run(store->put_if("k", Blob("C"), std::move(stale), Deadline::never()));
   EXPECT_EQ(result.outcome, SwapOutcome::kRejected);
 }
 
@@ -208,8 +207,8 @@ TEST(FileStore, operations_that_wait_end_when_the_store_closes) {
     std::string key = "k" + std::to_string(i);
     Blob body("x");
     Condition condition = Condition::create();
-    SwapResult result = co_await s.put_if(std::move(key), std::move(body), std::move(condition),
-                                          Deadline::never());
+    SwapResult result =
+        co_await s.put_if(std::move(key), std::move(body), std::move(condition), Deadline::never());
     EXPECT_NE(result.outcome, SwapOutcome::kRejected);
     ++n;
   };
@@ -227,8 +226,8 @@ TEST(FileStore, a_full_queue_is_refused_not_unbounded) {
   auto store = std::move(*FileStore::open(real.world(), dir.path(), options));
   std::vector<Task<Result<Version>>> tasks;
   for (int i = 0; i < 200; ++i) {
-    tasks.push_back(store->put("k" + std::to_string(i), Blob(std::string(100'000, 'x')),
-                               Deadline::never()));
+    tasks.push_back(
+        store->put("k" + std::to_string(i), Blob(std::string(100'000, 'x')), Deadline::never()));
   }
   auto results = real.run(join_all(real.world(), std::move(tasks)));
   size_t refused = 0;
@@ -303,8 +302,8 @@ TEST(FileStoreProcesses, dense_slots_raced_by_many_processes_have_one_creator_ea
     int won = 0;
     for (int slot = 0; slot < kSlots; ++slot) {
       std::string key = "journal/n/" + std::to_string(slot);
-      SwapResult result = real.run(store->put_if(key, Blob(std::to_string(me)),
-                                                 Condition::create(), Deadline::never()));
+      SwapResult result = real.run(
+          store->put_if(key, Blob(std::to_string(me)), Condition::create(), Deadline::never()));
       if (result.outcome == SwapOutcome::kAmbiguous) return 1;
       won += result.outcome == SwapOutcome::kApplied;
     }

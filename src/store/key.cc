@@ -39,8 +39,8 @@ Result<void> check_list(const ListRequest& request) {
                                ", not 1 to " + std::to_string(kListKeysMax)));
   }
   if (!request.delimiter.empty() && request.delimiter != "/") {
-    return fail(Error::invalid("list: delimiter '" + printable_key(request.delimiter) +
-                               "' is not '/'"));
+    return fail(
+        Error::invalid("list: delimiter '" + printable_key(request.delimiter) + "' is not '/'"));
   }
   if (request.prefix.size() > kKeyBytesMax) {
     return fail(Error::invalid("list: prefix '" + printable_key(request.prefix) + "' is too long"));

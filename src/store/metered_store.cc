@@ -28,12 +28,18 @@ OpCounts outcome_of_read(const Result<StoredObject>& result) {
 
 std::string_view to_string(StoreOp op) {
   switch (op) {
-    case StoreOp::kGet: return "get";
-    case StoreOp::kGetRange: return "get-range";
-    case StoreOp::kPutIf: return "put-if";
-    case StoreOp::kPut: return "put";
-    case StoreOp::kRemove: return "delete";
-    case StoreOp::kList: return "list";
+    case StoreOp::kGet:
+      return "get";
+    case StoreOp::kGetRange:
+      return "get-range";
+    case StoreOp::kPutIf:
+      return "put-if";
+    case StoreOp::kPut:
+      return "put";
+    case StoreOp::kRemove:
+      return "delete";
+    case StoreOp::kList:
+      return "list";
   }
   return "?";
 }

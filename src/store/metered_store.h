@@ -1,4 +1,5 @@
-// Counts what goes to a bucket: for benchmarks, metrics and tests that promise a number of requests.
+// Counts what goes to a bucket: for benchmarks, metrics and tests that promise a number of
+// requests.
 #pragma once
 
 #include <array>
@@ -19,11 +20,11 @@ inline constexpr size_t kStoreOps = 6;
 std::string_view to_string(StoreOp op);
 
 struct OpCounts {
-  uint64_t requests = 0;     // begun
-  uint64_t failed = 0;       // ended with an error other than kNotFound, or ambiguously
+  uint64_t requests = 0;  // begun
+  uint64_t failed = 0;    // ended with an error other than kNotFound, or ambiguously
   uint64_t not_found = 0;
-  uint64_t rejected = 0;     // conditional writes
-  uint64_t bytes_up = 0;     // bodies
+  uint64_t rejected = 0;  // conditional writes
+  uint64_t bytes_up = 0;  // bodies
   uint64_t bytes_down = 0;
 
   OpCounts& operator+=(const OpCounts& o);

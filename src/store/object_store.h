@@ -26,14 +26,14 @@ struct Version {
 };
 
 struct StoredObject {
-  Blob body;               // the whole object, or the range asked for
+  Blob body;  // the whole object, or the range asked for
   Version version;
   uint64_t object_bytes = 0;  // size of the whole object
 };
 
 struct ByteRange {
   uint64_t offset = 0;
-  uint64_t length = 0;     // > 0; a range past the end is cut, one wholly past it is kInvalid
+  uint64_t length = 0;  // > 0; a range past the end is cut, one wholly past it is kInvalid
 };
 
 // The condition of a conditional write: create (no version) or swap (on a version).
@@ -51,8 +51,8 @@ enum class SwapOutcome : uint8_t {
 
 struct [[nodiscard]] SwapResult {
   SwapOutcome outcome = SwapOutcome::kAmbiguous;
-  Version version;         // of the new state, when applied
-  Error error;             // why, when ambiguous
+  Version version;  // of the new state, when applied
+  Error error;      // why, when ambiguous
 
   static SwapResult applied(Version v) { return {SwapOutcome::kApplied, std::move(v), {}}; }
   static SwapResult rejected() { return {SwapOutcome::kRejected, {}, {}}; }
@@ -67,16 +67,16 @@ struct ListedObject {
 
 struct ListRequest {
   std::string prefix;
-  std::string start_after;     // exclusive; empty = from the beginning
-  std::string delimiter;       // "" or "/": fold what follows into common_prefixes
-  uint32_t keys_max = 1000;    // 1 to 1000, keys and prefixes together
+  std::string start_after;   // exclusive; empty = from the beginning
+  std::string delimiter;     // "" or "/": fold what follows into common_prefixes
+  uint32_t keys_max = 1000;  // 1 to 1000, keys and prefixes together
 };
 
 struct ListPage {
-  std::vector<ListedObject> objects;        // in byte order of the key
-  std::vector<std::string> common_prefixes; // with the delimiter at the end
+  std::vector<ListedObject> objects;         // in byte order of the key
+  std::vector<std::string> common_prefixes;  // with the delimiter at the end
   bool more = false;
-  std::string next_start_after;             // for the next page, when `more`
+  std::string next_start_after;  // for the next page, when `more`
 };
 
 class ObjectStore {

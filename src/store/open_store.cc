@@ -1,11 +1,99 @@
 #include "store/open_store.h"
-#include "store/probe.h"
+
+#include <utility>
+
+#include "store/key.h"
+#include "store/prefix_store.h"
+#include "store/s3_store.h"
+
 namespace celld {
-Result<std::unique_ptr<ObjectStore>> open_store(World& world, HttpTransportFactory, std::string_view spec, StoreOptions options) {
-  if (!spec.starts_with("file://")) return fail(Error::unsupported("bucket " + std::string(spec)));
-  FileStore::Options o; o.fsync = options.file_fsync;
-  TRY_ASSIGN(std::unique_ptr<FileStore> s, FileStore::open(world, std::string(spec.substr(7)), o));
-  return std::unique_ptr<ObjectStore>(std::move(s));
+
+namespace {
+
+Result<std::unique_ptr<ObjectStore>> open_directory(World& world, std::string_view path,
+                                                    const StoreOptions& options) {
+  if (!path.starts_with('/')) {
+    return fail(Error::invalid("a directory is written file:///absolute/path, with three slashes"));
+  }
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  if (path == "/") return fail(Error::invalid("the root directory cannot be a bucket"));
+  return FileStore::open(world, std::string(path), options.file);
 }
-Task<Result<void>> probe_store(World&, ObjectStore&) { co_return Result<void>(); }
+
+// "prefix/" or "" from what follows the bucket's name.
+Result<std::string> parse_prefix(std::string_view text) {
+  while (text.ends_with('/')) text.remove_suffix(1);
+  if (text.empty()) return std::string();
+  if (text.size() > 511) return fail(Error::invalid("the prefix is longer than 511 bytes"));
+  if (text.find("//") != std::string_view::npos || text.starts_with('/')) {
+    return fail(Error::invalid("the prefix has an empty part ('//')"));
+  }
+  return std::string(text) + "/";
 }
+
+Result<std::unique_ptr<ObjectStore>> open_s3(World& world, const HttpTransportFactory& transports,
+                                             std::string_view rest, StoreOptions options) {
+  const size_t slash = rest.find('/');
+  S3Options s3;
+  s3.bucket = rest.substr(0, slash);
+  if (s3.bucket.empty()) return fail(Error::invalid("the bucket's name is missing: s3://BUCKET"));
+  std::string_view tail = slash == std::string_view::npos ? "" : rest.substr(slash + 1);
+  TRY_ASSIGN(std::string prefix, parse_prefix(tail));
+
+  auto first_of = [&](const std::string& option, std::initializer_list<const char*> names) {
+    if (!option.empty()) return option;
+    for (const char* name : names) {
+      if (auto value = options.environment(name)) return *value;
+    }
+    return std::string();
+  };
+  s3.endpoint = first_of(options.endpoint, {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"});
+  std::string region = first_of(options.region, {"AWS_REGION", "AWS_DEFAULT_REGION"});
+  if (!region.empty()) s3.region = std::move(region);
+  s3.dialect = options.dialect;
+  s3.credentials = options.credentials;
+  if (!s3.credentials) {
+    TRY_ASSIGN(s3.credentials, credentials_from(options.environment));
+  }
+  if (!transports) return fail(Error::unsupported("no HTTP transport to reach it with"));
+  TRY_ASSIGN(auto bucket, S3Store::make(world, transports(), std::move(s3)));
+  std::shared_ptr<ObjectStore> store = std::move(bucket);
+  if (!prefix.empty()) store = std::make_shared<PrefixStore>(std::move(store), std::move(prefix));
+  return std::make_unique<RetryStore>(world, std::move(store), options.retry);
+}
+
+Result<std::unique_ptr<ObjectStore>> open_any(World& world, const HttpTransportFactory& transports,
+                                              std::string_view spec, StoreOptions options) {
+  constexpr std::string_view kForms = "expected file:///dir or s3://bucket/prefix";
+  const size_t colon = spec.find("://");
+  if (colon == std::string_view::npos) {
+    return fail(
+        Error::invalid(std::string(kForms) +
+                       (spec.starts_with('/') ? "; for a directory, put file:// before it" : "")));
+  }
+  const std::string_view scheme = spec.substr(0, colon);
+  const std::string_view rest = spec.substr(colon + 3);
+  if (spec.find('\0') != std::string_view::npos) return fail(Error::invalid("it has a NUL byte"));
+  if (scheme == "file") return open_directory(world, rest, options);
+  if (scheme == "s3") return open_s3(world, transports, rest, std::move(options));
+  if (scheme == "gs") {
+    return fail(Error::unsupported("gs:// (Google Cloud Storage) is not supported yet"));
+  }
+  if (scheme == "az") {
+    return fail(Error::unsupported("az:// (Azure Blob Storage) is not supported yet"));
+  }
+  return fail(Error::invalid("'" + printable_key(scheme) + "://' is no kind of store; " +
+                             std::string(kForms)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ObjectStore>> open_store(World& world,
+                                                const HttpTransportFactory& transports,
+                                                std::string_view spec, StoreOptions options) {
+  auto store = open_any(world, transports, spec, std::move(options));
+  if (!store) return fail(store.error().at("bucket '" + printable_key(spec) + "'"));
+  return store;
+}
+
+}  // namespace celld

@@ -1,11 +1,45 @@
+// From what a user writes ("file:///dir", "s3://bucket/prefix") to a bucket.
 #pragma once
+
 #include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
+
+#include "store/dialect.h"
 #include "store/file_store.h"
 #include "store/object_store.h"
+#include "store/retry_store.h"
+#include "store/s3_credentials.h"
 #include "world/http_transport.h"
+
 namespace celld {
+
+// A connection pool of its own for one store.
 using HttpTransportFactory = std::function<std::unique_ptr<HttpTransport>()>;
-struct StoreOptions { std::string endpoint, region; Fsync file_fsync = Fsync::kOn; };
-Result<std::unique_ptr<ObjectStore>> open_store(World& world, HttpTransportFactory transports, std::string_view spec, StoreOptions options);
-}
+
+struct StoreOptions {
+  FileStore::Options file;
+
+  // For s3://. Empty: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL; AWS_REGION, AWS_DEFAULT_REGION, then
+  // us-east-1; the credentials of the environment.
+  std::string endpoint;
+  std::string region;
+  std::shared_ptr<CredentialSource> credentials;
+
+  // Shared with probe_store and with other stores on the same bucket; null: a dialect of its own.
+  std::shared_ptr<StoreDialect> dialect;
+  RetryStore::Options retry;
+  Environment environment = process_environment();
+};
+
+// Opens the bucket that `spec` names; a store behind a network repeats reads and plain writes
+// (RetryStore). Does not talk to it yet, except that a directory is opened or made.
+//
+// kInvalid: the spec is malformed, or the directory is not usable. kUnsupported: gs:// and az://.
+// Errors name the spec. `world` outlives the store.
+Result<std::unique_ptr<ObjectStore>> open_store(World& world,
+                                                const HttpTransportFactory& transports,
+                                                std::string_view spec, StoreOptions options);
+
+}  // namespace celld

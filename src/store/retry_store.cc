@@ -18,10 +18,7 @@ bool passing(const Error& error) {
 }  // namespace
 
 RetryStore::RetryStore(World& world, std::shared_ptr<ObjectStore> inner, Options options)
-    : world_(world),
-      inner_(std::move(inner)),
-      options_(options),
-      budget_(options.budget_max) {
+    : world_(world), inner_(std::move(inner)), options_(options), budget_(options.budget_max) {
   CHECK(options_.attempts_max >= 1 && options_.backoff_first > Duration(0));
 }
 
@@ -30,8 +27,8 @@ std::optional<Duration> RetryStore::next_wait(const Error& error, uint32_t attem
   if (!passing(error) || error.retry == Retry::kNever) return std::nullopt;
   if (attempts >= options_.attempts_max || budget_ < 1) return std::nullopt;
   const uint32_t doublings = std::min(attempts - 1, 20u);
-  const Duration ceiling = std::min(options_.backoff_first * (1u << doublings),
-                                    options_.backoff_max);
+  const Duration ceiling =
+      std::min(options_.backoff_first * (1u << doublings), options_.backoff_max);
   // Full jitter: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
   Duration wait(static_cast<int64_t>(static_cast<double>(ceiling.count()) * world_.random_unit()));
   if (error.retry_after_ms != 0) wait += std::chrono::milliseconds(error.retry_after_ms);
@@ -70,10 +67,10 @@ Task<Result<StoredObject>> RetryStore::get(std::string key, Deadline deadline) {
 
 Task<Result<StoredObject>> RetryStore::get_range(std::string key, ByteRange range,
                                                  Deadline deadline) {
-  std::move_only_function<Task<Result<StoredObject>>()> attempt =
-      [this, key = std::move(key), range, deadline] {
-        return inner_->get_range(key, range, deadline);
-      };
+  std::move_only_function<Task<Result<StoredObject>>()> attempt = [this, key = std::move(key),
+                                                                   range, deadline] {
+    return inner_->get_range(key, range, deadline);
+  };
   return repeat(std::move(attempt), deadline);
 }
 
@@ -83,16 +80,17 @@ Task<SwapResult> RetryStore::put_if(std::string key, Blob body, Condition condit
 }
 
 Task<Result<Version>> RetryStore::put(std::string key, Blob body, Deadline deadline) {
-  std::move_only_function<Task<Result<Version>>()> attempt =
-      [this, key = std::move(key), body = std::move(body), deadline] {
-        return inner_->put(key, body, deadline);
-      };
+  std::move_only_function<Task<Result<Version>>()> attempt = [this, key = std::move(key),
+                                                              body = std::move(body), deadline] {
+    return inner_->put(key, body, deadline);
+  };
   return repeat(std::move(attempt), deadline);
 }
 
 Task<Result<void>> RetryStore::remove(std::string key, Deadline deadline) {
-  std::move_only_function<Task<Result<void>>()> attempt =
-      [this, key = std::move(key), deadline] { return inner_->remove(key, deadline); };
+  std::move_only_function<Task<Result<void>>()> attempt = [this, key = std::move(key), deadline] {
+    return inner_->remove(key, deadline);
+  };
   return repeat(std::move(attempt), deadline);
 }
 

@@ -11,9 +11,9 @@
 
 namespace celld {
 
-// Reads, plain puts, deletes and lists that fail for a while (kUnavailable, kOverloaded) are repeated
-// with exponential backoff and full jitter, not before the store's Retry-After, and never past the
-// deadline. put_if passes through once, whatever happens.
+// Reads, plain puts, deletes and lists that fail for a while (kUnavailable, kOverloaded) are
+// repeated with exponential backoff and full jitter, not before the store's Retry-After, and never
+// past the deadline. put_if passes through once, whatever happens.
 class RetryStore final : public ObjectStore {
  public:
   struct Options {

@@ -1,9 +1,9 @@
 // For tests: worlds that a test drives by hand, and short forms of store calls that wait.
 #pragma once
 
+#include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
-#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -28,6 +28,7 @@ class RealWorld {
  public:
   RealWorld() : world_(io_), work_(io_.get_executor()) {}
   World& world() { return world_; }
+  boost::asio::io_context& io() { return io_; }
 
   // The task's value; the test program's own time limit bounds the wait.
   template <class T>
@@ -51,9 +52,7 @@ class RealWorld {
 class VirtualWorld final : public World {
  public:
   MonoTime now() override { return now_; }
-  WallMs wall_now() override {
-    return WallMs{kWallStartMs + now_.since_start.count() / 1'000'000};
-  }
+  WallMs wall_now() override { return WallMs{kWallStartMs + now_.since_start.count() / 1'000'000}; }
   void random(std::span<uint8_t> out) override {
     for (auto& b : out) {  // xorshift64*
       seed_ ^= seed_ >> 12;

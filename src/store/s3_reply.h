@@ -1,0 +1,49 @@
+// What S3 answers, in the terms of ObjectStore. Pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "store/object_store.h"
+#include "world/http_transport.h"
+
+namespace celld {
+
+// The value of the first header of that lower-case name.
+std::optional<std::string_view> find_header(const HttpReply& reply, std::string_view name);
+
+// The error that a reply outside 2xx stands for, with status, code and message of the store.
+//
+// kNotFound only when the store says NoSuchKey: a missing bucket, or a 404 of something in between,
+// is never taken for an object that does not exist. Throttling and 5xx are kUnavailable and carry
+// Retry-After; refused signatures and rights kForbidden; a request that can never work kInvalid;
+// 501 kUnsupported.
+Error s3_error(const HttpReply& reply);
+
+// Whether the store says that the keys have expired.
+bool s3_credentials_expired(const HttpReply& reply);
+
+// The version that the ETag header stands for, without quotes. kUnsupported when there is none or a
+// weak one.
+Result<Version> s3_version(const HttpReply& reply);
+
+// What became of a conditional write: 2xx with a version is applied; 412, and 409 for a create, is
+// rejected; everything else is ambiguous.
+SwapResult s3_swap_result(const HttpReply& reply, const Condition& condition);
+
+// The total size in "bytes 2-4/10", when it is exactly the range of `got` bytes from `offset`.
+std::optional<uint64_t> s3_content_range(std::string_view header, uint64_t offset, uint64_t got);
+
+// "2009-10-12T17:50:30.000Z"
+std::optional<WallMs> parse_iso8601(std::string_view text);
+
+// A page of ListObjectsV2. `start_after` is what the caller asked for: what does not come after it
+// is dropped when it is a common prefix, and an error when it is a key.
+Result<ListPage> s3_list_page(std::string_view xml, const ListRequest& request);
+
+// What to send as start-after, so that a folded prefix is not shown again: past everything in it.
+std::string s3_start_after(const ListRequest& request);
+
+}  // namespace celld

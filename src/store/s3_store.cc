@@ -1,0 +1,263 @@
+#include "store/s3_store.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "store/key.h"
+#include "store/s3_reply.h"
+
+namespace celld {
+
+namespace {
+
+constexpr uint64_t kErrorBytesMax = 64 << 10;
+constexpr uint64_t kListBytesMax = 32 << 20;
+
+bool bucket_name_ok(std::string_view name) {
+  if (name.size() < 3 || name.size() > 255) return false;
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '.' || c == '_';
+  });
+}
+
+bool region_ok(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
+  });
+}
+
+}  // namespace
+
+struct S3Store::Request {
+  S3Unsigned to_sign;
+  Blob body;
+  uint64_t reply_bytes_max = kErrorBytesMax;
+};
+
+Result<std::unique_ptr<S3Store>> S3Store::make(World& world,
+                                               std::shared_ptr<HttpTransport> transport,
+                                               S3Options options) {
+  if (!bucket_name_ok(options.bucket)) {
+    return fail(Error::invalid("'" + printable_key(options.bucket) +
+                               "' is not a bucket name: 3 to 255 of [A-Za-z0-9._-]"));
+  }
+  if (!region_ok(options.region)) {
+    return fail(Error::invalid("'" + printable_key(options.region) + "' is not a region"));
+  }
+  if (!options.credentials) return fail(Error::invalid("no credentials"));
+  if (!options.dialect) options.dialect = std::make_shared<StoreDialect>();
+  std::unique_ptr<S3Store> store(new S3Store(world, std::move(transport), std::move(options)));
+  TRY(store->find_origin());
+  return store;
+}
+
+S3Store::S3Store(World& world, std::shared_ptr<HttpTransport> transport, S3Options options)
+    : world_(world),
+      transport_(std::move(transport)),
+      options_(std::move(options)),
+      signer_(options_.region) {}
+
+Result<void> S3Store::find_origin() {
+  if (options_.endpoint.empty()) {
+    const std::string suffix =
+        options_.region.starts_with("cn-") ? ".amazonaws.com.cn" : ".amazonaws.com";
+    host_ = "s3." + options_.region + suffix;
+    if (options_.bucket.find('.') == std::string::npos) {
+      host_ = options_.bucket + "." + host_;
+      base_path_ = "/";
+    } else {  // a name with dots does not match the certificate
+      base_path_ = "/" + options_.bucket + "/";
+    }
+    origin_ = "https://" + host_;
+    return {};
+  }
+  std::string_view endpoint = options_.endpoint;
+  while (endpoint.ends_with('/')) endpoint.remove_suffix(1);
+  std::string_view scheme = endpoint.starts_with("https://")  ? "https://"
+                            : endpoint.starts_with("http://") ? "http://"
+                                                              : "";
+  std::string_view host = endpoint.substr(scheme.size());
+  if (scheme.empty() || host.empty() || host.find_first_of("/?#@ ") != std::string_view::npos) {
+    return fail(Error::invalid("endpoint '" + printable_key(options_.endpoint) +
+                               "' is not http://HOST[:PORT] or https://HOST[:PORT]"));
+  }
+  // The scheme's own port is never part of the Host header, so it must not be signed.
+  std::string_view own_port = scheme == "https://" ? ":443" : ":80";
+  if (host.ends_with(own_port)) host.remove_suffix(own_port.size());
+  host_ = host;
+  origin_ = std::string(scheme) + host_;
+  base_path_ = "/" + options_.bucket + "/";
+  return {};
+}
+
+std::string S3Store::where(std::string_view verb, std::string_view key) const {
+  return describe() + ": " + std::string(verb) + " '" + printable_key(key) + "'";
+}
+
+S3Store::Request S3Store::object_request(std::string method, const std::string& key) const {
+  Request request;
+  request.to_sign.method = std::move(method);
+  request.to_sign.path = base_path_ + key;
+  return request;
+}
+
+// One request, one reply; errors without context.
+Task<Result<HttpReply>> S3Store::send(Request request, Deadline deadline) {
+  CO_TRY_ASSIGN(S3Credentials credentials, co_await options_.credentials->get(deadline));
+  request.to_sign.host = host_;
+  request.to_sign.body = request.body.view();
+  S3Signed sealed = signer_.sign(credentials, request.to_sign, world_.wall_now());
+  HttpCall call;
+  call.method = std::move(request.to_sign.method);
+  call.url = origin_ + sealed.path_and_query;
+  call.headers = std::move(sealed.headers);
+  call.body = std::move(request.body);
+  call.deadline = deadline;
+  call.reply_bytes_max = request.reply_bytes_max;
+  Result<HttpReply> reply = co_await transport_->perform(std::move(call));
+  if (reply && reply->status == 403) {
+    spdlog::debug("{}: 403 for the canonical request:\n{}", describe(), sealed.canonical_request);
+  }
+  if (reply && s3_credentials_expired(*reply)) options_.credentials->invalidate();
+  co_return reply;
+}
+
+Task<Result<StoredObject>> S3Store::get(std::string key, Deadline deadline) {
+  if (auto ok = check_key(key); !ok) co_return fail(ok.error().at(describe()));
+  const std::string context = where("get", key);
+  Request request = object_request("GET", key);
+  request.reply_bytes_max = options_.object_bytes_max;
+  Result<HttpReply> reply = co_await send(std::move(request), deadline);
+  if (!reply) co_return fail(reply.error().at(context));
+  if (reply->status != 200) co_return fail(s3_error(*reply).at(context));
+  Result<Version> version = s3_version(*reply);
+  if (!version) co_return fail(version.error().at(context));
+  StoredObject object;
+  object.object_bytes = reply->body.size();
+  object.body = Blob(std::move(reply->body));
+  object.version = std::move(*version);
+  co_return object;
+}
+
+Task<Result<StoredObject>> S3Store::get_range(std::string key, ByteRange range, Deadline deadline) {
+  if (auto ok = check_key(key); !ok) co_return fail(ok.error().at(describe()));
+  const std::string context = where("get", key);
+  if (range.length == 0) co_return fail(Error::invalid(context + ": range of length 0"));
+  uint64_t last = 0;
+  if (__builtin_add_overflow(range.offset, range.length - 1, &last)) last = UINT64_MAX >> 1;
+  Request request = object_request("GET", key);
+  request.to_sign.headers.emplace_back(
+      "range", "bytes=" + std::to_string(range.offset) + "-" + std::to_string(last));
+  request.reply_bytes_max = std::min(range.length, options_.object_bytes_max) + kErrorBytesMax;
+  Result<HttpReply> reply = co_await send(std::move(request), deadline);
+  if (!reply) co_return fail(reply.error().at(context));
+  if (reply->status == 416) {
+    co_return fail(Error::invalid(context + ": range from " + std::to_string(range.offset) +
+                                  " is past the end"));
+  }
+  if (reply->status != 206 && reply->status != 200) co_return fail(s3_error(*reply).at(context));
+  Result<Version> version = s3_version(*reply);
+  if (!version) co_return fail(version.error().at(context));
+  StoredObject object;
+  if (reply->status == 206) {
+    auto header = find_header(*reply, "content-range");
+    auto total = header ? s3_content_range(*header, range.offset, reply->body.size())
+                        : std::optional<uint64_t>();
+    if (!total || reply->body.size() != std::min(range.length, *total - range.offset)) {
+      co_return fail(Error::unsupported(context + ": the store answered another range than asked"));
+    }
+    object.object_bytes = *total;
+  } else {
+    // The whole object is a legal answer; it serves only when that is what was asked for.
+    if (range.offset != 0 || reply->body.size() > range.length) {
+      co_return fail(Error::unsupported(context + ": the store ignores the Range header"));
+    }
+    if (reply->body.empty()) {
+      co_return fail(Error::invalid(context + ": range from 0 is past the end of 0 bytes"));
+    }
+    object.object_bytes = reply->body.size();
+  }
+  object.body = Blob(std::move(reply->body));
+  object.version = std::move(*version);
+  co_return object;
+}
+
+Task<SwapResult> S3Store::put_if(std::string key, Blob body, Condition condition,
+                                 Deadline deadline) {
+  if (auto ok = check_key(key); !ok) co_return SwapResult::ambiguous(ok.error().at(describe()));
+  const std::string context = where("put", key);
+  Request request = object_request("PUT", key);
+  if (condition.version) {
+    const std::string& token = condition.version->token;
+    const bool quoted = options_.dialect->etag_quotes == EtagQuotes::kQuoted;
+    request.to_sign.headers.emplace_back("if-match", quoted ? "\"" + token + "\"" : token);
+  } else {
+    request.to_sign.headers.emplace_back("if-none-match", "*");
+  }
+  request.body = std::move(body);
+  Result<HttpReply> reply = co_await send(std::move(request), deadline);
+  if (!reply) co_return SwapResult::ambiguous(reply.error().at(context));
+  SwapResult result = s3_swap_result(*reply, condition);
+  if (result.outcome == SwapOutcome::kAmbiguous) result.error = result.error.at(context);
+  co_return result;
+}
+
+Task<Result<Version>> S3Store::put(std::string key, Blob body, Deadline deadline) {
+  if (auto ok = check_key(key); !ok) co_return fail(ok.error().at(describe()));
+  const std::string context = where("put", key);
+  if (body.size() > options_.object_bytes_max) {
+    co_return fail(Error::invalid(context + ": " + std::to_string(body.size()) +
+                                  " bytes; the limit is " +
+                                  std::to_string(options_.object_bytes_max)));
+  }
+  Request request = object_request("PUT", key);
+  request.body = std::move(body);
+  Result<HttpReply> reply = co_await send(std::move(request), deadline);
+  if (!reply) co_return fail(reply.error().at(context));
+  if (reply->status < 200 || reply->status > 299) co_return fail(s3_error(*reply).at(context));
+  Result<Version> version = s3_version(*reply);
+  if (!version) co_return fail(version.error().at(context));
+  co_return std::move(*version);
+}
+
+Task<Result<void>> S3Store::remove(std::string key, Deadline deadline) {
+  if (auto ok = check_key(key); !ok) co_return fail(ok.error().at(describe()));
+  const std::string context = where("delete", key);
+  Request request = object_request("DELETE", key);
+  Result<HttpReply> reply = co_await send(std::move(request), deadline);
+  if (!reply) co_return fail(reply.error().at(context));
+  if (reply->status >= 200 && reply->status <= 299) co_return Result<void>{};
+  Error error = s3_error(*reply);
+  if (error.code == ErrorCode::kNotFound) co_return Result<void>{};
+  co_return fail(error.at(context));
+}
+
+Task<Result<ListPage>> S3Store::list(ListRequest request, Deadline deadline) {
+  if (auto ok = check_list(request); !ok) co_return fail(ok.error().at(describe()));
+  const std::string context = where("list", request.prefix);
+  Request sent;
+  sent.to_sign.method = "GET";
+  sent.to_sign.path = base_path_;
+  if (sent.to_sign.path.size() > 1) sent.to_sign.path.pop_back();
+  auto& query = sent.to_sign.query;
+  query.emplace_back("list-type", "2");
+  query.emplace_back("encoding-type", "url");
+  query.emplace_back("max-keys", std::to_string(request.keys_max));
+  if (!request.prefix.empty()) query.emplace_back("prefix", request.prefix);
+  if (!request.delimiter.empty()) query.emplace_back("delimiter", request.delimiter);
+  std::string after = s3_start_after(request);
+  if (!after.empty()) query.emplace_back("start-after", std::move(after));
+  sent.reply_bytes_max = kListBytesMax;
+  Result<HttpReply> reply = co_await send(std::move(sent), deadline);
+  if (!reply) co_return fail(reply.error().at(context));
+  if (reply->status != 200) co_return fail(s3_error(*reply).at(context));
+  Result<ListPage> page = s3_list_page(reply->body, request);
+  if (!page) co_return fail(page.error().at(context));
+  co_return page;
+}
+
+}  // namespace celld
