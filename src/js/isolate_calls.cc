@@ -94,7 +94,10 @@ void IsolateHost::complete_bytes(uint32_t id, Outcome<Blob> outcome) {
     return;
   }
   complete(id, [this, id, bytes = std::move(*outcome)](v8::Isolate* isolate) {
-    call(kCallValue, number(id), to_uint8array(isolate, bytes.view()).As<v8::Value>());
+    // A serialized value is never empty: nothing stands for undefined.
+    v8::Local<v8::Value> value = v8::Null(isolate);
+    if (!bytes.empty()) value = to_uint8array(isolate, bytes.view());
+    call(kCallValue, number(id), value);
   });
 }
 

@@ -186,7 +186,8 @@ Result<void> IsolateHost::install_worker(v8::Local<v8::Value> module_namespace) 
     object->Set(context, to_v8(isolate_, key), value).Check();
   };
   v8::Local<v8::Value> vars;
-  std::string_view vars_json = code_->vars_json.empty() ? "{}" : code_->vars_json;
+  std::string_view vars_json = code_->vars_json;
+  if (vars_json.empty()) vars_json = "{}";
   if (!v8::JSON::Parse(context, to_v8(isolate_, vars_json)).ToLocal(&vars)) {
     return fail(Error::corrupt("the deployment's vars are not JSON"));
   }
