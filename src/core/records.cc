@@ -27,8 +27,8 @@ Result<JsonDocument> parse(std::string_view text, std::string_view key, size_t b
 
 std::string to_text(const json::object& object) { return json::serialize(object); }
 
-uint64_t any_u64(JsonFields& f, std::string_view name, uint64_t min = 0) {
-  return f.number(name, min, UINT64_MAX);
+uint64_t counter(JsonFields& f, std::string_view name, uint64_t min = 0) {
+  return f.number(name, min, kCounterMax);
 }
 WallMs time(JsonFields& f, std::string_view name) {
   return WallMs{f.integer(name, -kTimeMax, kTimeMax)};
@@ -110,20 +110,20 @@ Result<OwnerRecord> decode_owner(std::string_view text, std::string_view key) {
   JsonFields f = document.fields();
   OwnerRecord record;
   if (f.text("node", kTextBytesMax) != "") record.node = node_id(f, "node");
-  record.epoch = Epoch(any_u64(f, "epoch", 1));
+  record.epoch = Epoch(counter(f, "epoch", 1));
   if (f.has("manifest")) {
     JsonFields m = f.object("manifest");
     record.manifest.epoch = Epoch(m.number("epoch", 1, std::max<uint64_t>(1, record.epoch.value)));
-    record.manifest.txid = Txid(any_u64(m, "txid"));
+    record.manifest.txid = Txid(counter(m, "txid"));
     record.manifest.page_count = static_cast<uint32_t>(m.number("page_count", 0, kPageCountMax));
     m.each("objects", kManifestObjectsMax, [&](JsonFields& o) {
       RestoreObject object;
       object.epoch =
           Epoch(o.number("epoch", 1, std::max<uint64_t>(1, record.manifest.epoch.value)));
       object.level = static_cast<unsigned>(o.number("level", 0, 0xffff));
-      object.max = Txid(any_u64(o, "max", 1));
-      object.min = Txid(any_u64(o, "min", 1));
-      object.bytes = any_u64(o, "bytes");
+      object.max = Txid(counter(o, "max", 1));
+      object.min = Txid(counter(o, "min", 1));
+      object.bytes = o.number("bytes", 0, UINT64_MAX);
       if (object.min > object.max) o.reject("min", "is above max");
       if (object.max > record.manifest.txid) o.reject("max", "is above the manifest's txid");
       record.manifest.objects.push_back(object);
@@ -205,7 +205,7 @@ Result<NodeRecord> decode_node(std::string_view text, std::string_view key) {
   record.name = f.text_or("name", "", kTextBytesMax);
   record.addr = f.text_or("addr", "", kTextBytesMax);
   record.expires = time(f, "expires_ms");
-  record.seq = any_u64(f, "seq");
+  record.seq = counter(f, "seq");
   record.probe_public_key = f.text_or("probe_public_key", "", 64);
   const std::string& public_key = record.probe_public_key;
   if (!public_key.empty() &&
@@ -238,7 +238,7 @@ Result<NodeRecord> decode_node(std::string_view text, std::string_view key) {
   } else {
     journal.reject("state", "is neither open nor fencing nor recovered");
   }
-  record.journal.drained = Slot(any_u64(journal, "drained"));
+  record.journal.drained = Slot(counter(journal, "drained"));
   TRY(f.done());
   return record;
 }
@@ -257,7 +257,7 @@ Result<FormatRecord> decode_format(std::string_view text, std::string_view key) 
   TRY_ASSIGN(JsonDocument document, parse(text, key, kSmallRecordBytesMax));
   JsonFields f = document.fields();
   FormatRecord record;
-  record.format = any_u64(f, "format", 1);
+  record.format = counter(f, "format", 1);
   TRY(f.done());
   if (record.format > kBucketFormat) {
     return fail(Error::unsupported(std::string(key) + ": the bucket has format " +
@@ -322,8 +322,8 @@ Result<AlarmIndexRecord> decode_alarm_index(std::string_view text, std::string_v
   if (auto named = parse_alarm_index_key(key); !named || named->node != record.node) {
     f.reject("node", "is not the node that the key names");
   }
-  record.seq = any_u64(f, "seq");
-  record.through = Slot(any_u64(f, "through"));
+  record.seq = counter(f, "seq");
+  record.through = Slot(counter(f, "through"));
   f.each("alarms", kAlarmIndexEntriesMax, [&](JsonFields& e) {
     CellId cell = cell_id(e, "cell");
     record.entries.push_back({std::move(cell), time(e, "due_ms")});

@@ -36,7 +36,7 @@ NodeRecord sample_node() {
             .resident_cells = 3,
             .memory_bytes = UINT64_MAX,
             .pressured = true};
-  r.journal = {JournalState::kFencing, Slot(UINT64_MAX)};
+  r.journal = {JournalState::kFencing, Slot(kCounterMax)};
   return r;
 }
 
@@ -52,7 +52,7 @@ TEST(OwnerRecord, comes_back_as_it_was) {
   for (OwnerRecord r :
        {sample_owner(), OwnerRecord{.node = {}, .epoch = Epoch(1), .manifest = {}, .alarm = {}},
         OwnerRecord{.node = NodeId("x"),
-        .epoch = Epoch(UINT64_MAX),
+        .epoch = Epoch(kCounterMax),
         .manifest = {.epoch = Epoch(2)},
         .alarm = {}}}) {
     std::string text = encode_owner(r);
@@ -106,6 +106,11 @@ TEST(OwnerRecord, errors_name_key_and_field) {
   EXPECT_THAT(error(R"({"node":"a","epoch":1,"alarm_ms":1e30})"), HasSubstr("alarm_ms"));
   EXPECT_THAT(error("<html>"), HasSubstr("cells/C:1/own.json: not valid JSON"));
   EXPECT_THAT(error(""), HasSubstr("not valid JSON"));
+}
+
+TEST(OwnerRecord, an_epoch_that_could_not_grow_is_refused) {
+  EXPECT_THAT(error_of(decode_owner, R"({"node":"","epoch":18446744073709551615})", kOwnKey),
+              HasSubstr("epoch is not a whole number from 1 to 9223372036854775807"));
 }
 
 TEST(OwnerRecord, every_truncation_is_an_error) {

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/hex.h"
 #include "ltx/crc64.h"
+#include "ltx/ltx.h"
 
 namespace celld {
 
@@ -41,6 +42,11 @@ Blob finished(std::string out) {
 size_t head_bytes(const NodeId& node) { return 4 + 1 + 1 + 8 + 1 + node.value.size() + 4; }
 size_t part_bytes(const CellId& cell) { return 1 + cell.value.size() + 8 + 8 + 4 + 4 + 1 + 8 + 4; }
 
+template <class Tag>
+bool in_range(Counter<Tag> c) {
+  return c.value >= 1 && c.value <= kCounterMax;
+}
+
 Error corrupt_at(size_t offset, const std::string& reason) {
   return Error::corrupt("journal slot, offset " + std::to_string(offset) + ": " + reason);
 }
@@ -62,8 +68,8 @@ Result<CommitPart> parse_part(ByteReader& in) {
   auto bad = [&](const std::string& what) {
     return fail(corrupt_at(at, what + " in a part of cell " + part.cell.value));
   };
-  if (part.epoch.value < 1) return bad("epoch 0");
-  if (part.txid.value < 1) return bad("TXID 0");
+  if (!in_range(part.epoch)) return bad("epoch " + std::to_string(part.epoch.value));
+  if (!in_range(part.txid)) return bad("TXID " + std::to_string(part.txid.value));
   if (part.index >= part.count) {
     return bad("part " + std::to_string(part.index) + " of " + std::to_string(part.count));
   }
@@ -148,7 +154,9 @@ Result<SlotContent> decode_slot(std::string_view bytes) {
   auto node = parse_node_id(in.take(in.u8()));
   if (!in.ok()) return fail(corrupt_at(in.offset(), "ends inside the header"));
   if (!node) return fail(corrupt_at(14, "node id"));
-  if (content.slot.value < 1) return fail(corrupt_at(6, "slot number 0"));
+  if (!in_range(content.slot)) {
+    return fail(corrupt_at(6, "slot number " + std::to_string(content.slot.value)));
+  }
   content.node = std::move(*node);
   if (kind == static_cast<uint8_t>(SlotKind::kFence)) {
     content.kind = SlotKind::kFence;
@@ -189,7 +197,7 @@ std::optional<JournalName> parse_journal_key(std::string_view key) {
   if (key.size() < 1 + 1 + kFile || key[key.size() - kFile - 1] != '/') return std::nullopt;
   auto node = parse_node_id(key.substr(0, key.size() - kFile - 1));
   auto slot = parse_hex_fixed(key.substr(key.size() - kFile, 16), 16);
-  if (!node || !slot || *slot < 1) return std::nullopt;
+  if (!node || !slot || *slot < 1 || *slot > kCounterMax) return std::nullopt;
   return JournalName{*node, Slot(*slot)};
 }
 

@@ -136,6 +136,8 @@ TEST(Slot, a_lie_under_a_right_checksum_is_refused_by_name) {
   EXPECT_THAT(error(4, 2, 1), HasSubstr("format version 2"));
   EXPECT_THAT(error(5, 3, 1), HasSubstr("kind 3"));
   EXPECT_THAT(error(6, 0, 8), HasSubstr("slot number 0"));
+  EXPECT_THAT(error(6, UINT64_MAX, 8), HasSubstr("slot number 18446744073709551615"));
+  EXPECT_THAT(error(epoch + 8, UINT64_MAX, 8), HasSubstr("TXID 18446744073709551615"));
   EXPECT_THAT(error(node, 'A', 1), HasSubstr("node id"));
   EXPECT_THAT(error(node - 1, 255, 1), HasSubstr("ends inside the header"));
   EXPECT_THAT(error(count, 0, 4), HasSubstr("0 parts"));

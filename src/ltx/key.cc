@@ -34,14 +34,14 @@ std::optional<LtxName> parse_ltx_key(std::string_view key) {
   if (epoch_end == key.npos) return std::nullopt;
   auto epoch = parse_decimal(key.substr(0, epoch_end));
   key.remove_prefix(epoch_end + 1);
-  if (!epoch || *epoch < 1 || key.size() != kFile) return std::nullopt;
+  if (!epoch || *epoch < 1 || *epoch > kCounterMax || key.size() != kFile) return std::nullopt;
   auto level = parse_hex_fixed(key.substr(0, 4), 4);
   auto min = parse_hex_fixed(key.substr(5, 16), 16);
   auto max = parse_hex_fixed(key.substr(22, 16), 16);
   if (!level || !min || !max || key[4] != '/' || key[21] != '-' || key.substr(38) != ".ltx") {
     return std::nullopt;
   }
-  if (*min < 1 || *min > *max) return std::nullopt;
+  if (*min < 1 || *min > *max || *max > kCounterMax) return std::nullopt;
   return LtxName{*cell, Epoch(*epoch), static_cast<unsigned>(*level), Txid(*min), Txid(*max)};
 }
 

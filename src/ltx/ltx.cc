@@ -148,7 +148,7 @@ Result<Header> parse_header(std::string_view bytes) {
   if (h.info.page_count > kPageCountMax) {
     return fail(corrupt_at(12, "database of " + std::to_string(h.info.page_count) + " pages"));
   }
-  if (h.info.min.value < 1 || h.info.min > h.info.max) {
+  if (h.info.min.value < 1 || h.info.min > h.info.max || h.info.max.value > kCounterMax) {
     return fail(corrupt_at(16, "TXID range " + std::to_string(h.info.min.value) + " to " +
                                    std::to_string(h.info.max.value)));
   }

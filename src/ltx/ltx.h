@@ -31,6 +31,9 @@ inline constexpr Pgno kLockPage = 0x40000000 / kPageSize + 1;
 // Databases of more than 64 GiB are refused.
 inline constexpr uint32_t kPageCountMax = 1u << 24;
 
+// The largest epoch, TXID or slot that any decoder takes, so that next() never overflows.
+inline constexpr uint64_t kCounterMax = INT64_MAX;
+
 struct LtxInfo {
   Txid min;  // the first and the last commit inside; 1 <= min <= max
   Txid max;

@@ -310,7 +310,7 @@ TEST(LtxKey, names_come_back_as_they_were) {
   EXPECT_EQ(key, "cells/Counter:0123abcd/ltx/e17/0009/0000000000000001-00000000000000ff.ltx");
   EXPECT_EQ(parse_ltx_key(key), name);
   EXPECT_TRUE(key.starts_with(ltx_prefix(name.cell)));
-  name = {CellId("a"), Epoch(UINT64_MAX), 0xffff, Txid(UINT64_MAX), Txid(UINT64_MAX)};
+  name = {CellId("a"), Epoch(kCounterMax), 0xffff, Txid(kCounterMax), Txid(kCounterMax)};
   EXPECT_EQ(parse_ltx_key(ltx_key(name)), name);
 }
 
@@ -335,6 +335,7 @@ TEST(LtxKey, anything_else_is_not_a_name) {
            "cells/C:1/ltx/e2/0000/0000000000000003-0000000000000002.ltx",
            "cells/C:1/ltx/e2/0000/0000000000000001_0000000000000002.ltx",
            "cells/C:1/ltx/e2/0000/0000000000000001-0000000000000002.tmp",
+           "cells/C:1/ltx/e2/0000/0000000000000003-ffffffffffffffff.ltx",
            "cells/C:1/own.json",
        }) {
     EXPECT_FALSE(parse_ltx_key(bad)) << bad;

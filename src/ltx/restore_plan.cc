@@ -43,7 +43,7 @@ Result<RestorePlan> plan_restore(std::span<const RestoreObject> objects) {
   std::map<Epoch, Txid> cuts = cuts_of(objects);
   std::vector<RestoreObject> counted;
   for (const RestoreObject& o : objects) {
-    if (o.min.value < 1 || o.min > o.max) {
+    if (o.min.value < 1 || o.min > o.max || o.max.value > kCounterMax) {
       return fail(Error::corrupt("restore: object with TXIDs " + range_text(o.min, o.max)));
     }
     if (o.max < cuts[o.epoch]) counted.push_back(o);
