@@ -150,7 +150,7 @@ int run_dev(const DevOptions& options) {
   } else {
     serve_options.bucket = "file://" + (data / "bucket").string();
     // What survives a crash of the process is enough here; a power failure may take the last second.
-    serve_options.store.file_fsync = Fsync::kOff;
+    serve_options.store.file.fsync = Fsync::kOff;
   }
   serve_options.data_dir = (data / "node").string();
   serve_options.node = node_config(options.tuning);
