@@ -2,38 +2,57 @@
 
 import { native } from "./host";
 import { host_error } from "./errors";
+import { Owned } from "./owners";
 
-export interface Call {
-  head(status: number, status_text: string, headers: HeaderBlock, body: Body): void;
-  value(value: unknown): void;
-  error(reason: unknown): void;
+export abstract class Call extends Owned {
+  #id: CallId = 0;
+
+  abstract head(status: number, status_text: string, headers: HeaderBlock, body: Body): void;
+  abstract value(value: unknown): void;
+  abstract error(reason: unknown): void;
+
+  static start(call: Call): CallId {
+    const id = ++last_call;
+    call.#id = id;
+    calls.set(id, call);
+    Owned.own(call);
+    return id;
+  }
+
+  dropped(): void {
+    calls.delete(this.#id);
+  }
 }
 
 const calls = new Map<CallId, Call>();
 let last_call: CallId = 0;
 
-export function start_call(call: Call): CallId {
-  const id = ++last_call;
-  calls.set(id, call);
-  return id;
+export const start_call = Call.start;
+
+// Takes the call out: it ends now, or nothing will complete it.
+function take_call(id: CallId): Call | undefined {
+  const call = calls.get(id);
+  if (call === undefined) return undefined;
+  calls.delete(id);
+  Owned.disown(call);
+  return call;
 }
 
-// The native failed to start, or answered at once: nothing will complete this number.
-export function forget_call(id: CallId): void {
-  calls.delete(id);
-}
+// The native failed to start, or answered at once.
+export const forget_call: (id: CallId) => void = take_call;
 
 export function cancel_call(id: CallId): void {
-  if (calls.delete(id)) native.cancelCall(id);
+  if (take_call(id) !== undefined) native.cancelCall(id);
 }
 
 // A call that ends in callValue, as a promise. `start` may throw; the promise then rejects.
-export class ValueCall implements Call {
+export class ValueCall extends Call {
   readonly promise: Promise<any>;
   #resolve!: (value: unknown) => void;
   #reject!: (reason: unknown) => void;
 
   constructor() {
+    super();
     this.promise = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -53,24 +72,17 @@ export class ValueCall implements Call {
 
 export const completions = {
   callHead(id: CallId, status: number, status_text: string, headers: HeaderBlock, body: Body): void {
-    const call = calls.get(id);
+    const call = take_call(id);
     if (call === undefined) {
       if (typeof body === "number") native.pipeCancel(body);
       return;
     }
-    calls.delete(id);
     call.head(status, status_text, headers, body);
   },
   callValue(id: CallId, value: unknown): void {
-    const call = calls.get(id);
-    if (call === undefined) return;
-    calls.delete(id);
-    call.value(value);
+    take_call(id)?.value(value);
   },
   callError(id: CallId, name: string, message: string, stack: string, flags: ErrorFlags): void {
-    const call = calls.get(id);
-    if (call === undefined) return;
-    calls.delete(id);
-    call.error(host_error(name, message, stack, flags));
+    take_call(id)?.error(host_error(name, message, stack, flags));
   },
 };

@@ -138,6 +138,10 @@ class StubFetch extends ResponseCall {
     this.finished();
     this.resolve(make_response(status, status_text, headers, body, request_url(this.#request), false));
   }
+
+  override error(reason: unknown): void {
+    super.error(remote(reason));
+  }
 }
 
 const NOT_ASCII = /[^\x00-\x7f]/;
@@ -146,11 +150,12 @@ function byte_length(body: string | Uint8Array): number {
   return typeof body === "string" && NOT_ASCII.test(body) ? native.utf8Encode(body).length : body.length;
 }
 
-class RpcCall implements Call {
+class RpcCall extends Call {
   #resolve: (value: unknown) => void;
   #reject: (reason: unknown) => void;
 
   constructor(resolve: (value: unknown) => void, reject: (reason: unknown) => void) {
+    super();
     this.#resolve = resolve;
     this.#reject = reject;
   }
@@ -158,7 +163,7 @@ class RpcCall implements Call {
     this.#reject(new Error("internal error: a response head where a value was due"));
   }
   value(value: unknown): void {
-    if (value === null || value === undefined) {
+    if (value === null || value === undefined || (value as Uint8Array).byteLength === 0) {
       this.#resolve(undefined);
       return;
     }
@@ -171,8 +176,15 @@ class RpcCall implements Call {
     }
   }
   error(reason: unknown): void {
-    this.#reject(reason);
+    this.#reject(remote(reason));
   }
+}
+
+// An error that the object's code threw; those of the host itself say what they are.
+function remote(reason: unknown): unknown {
+  const error = reason as Error & Record<string, unknown>;
+  if (error.durableObjectReset !== true && error.overloaded !== true && error.retryable !== true) error.remote = true;
+  return error;
 }
 
 const dispose: symbol = (Symbol as unknown as { dispose: symbol }).dispose;

@@ -36,6 +36,10 @@ export class TextDecoder {
       this.#label = "utf-8";
       return;
     }
+    if (name === "x-user-defined") {
+      this.#label = name;
+      return;
+    }
     this.#decoder = native.decoderCreate(name, this.#fatal, this.#ignore_bom);
     if (this.#decoder === undefined) throw new RangeError(`"${String(label)}" is not a valid encoding.`);
     this.#label = native.decoderName(this.#decoder).toLowerCase();
@@ -45,6 +49,7 @@ export class TextDecoder {
     const bytes = input === undefined ? new Uint8Array(0) : view_bytes(input);
     if (bytes === undefined) throw wrong_argument("decode", "TextDecoder", 1, "Array");
     const stream = Boolean(options?.stream);
+    if (this.#label === "x-user-defined") return user_defined(bytes);
     if (this.#decoder === undefined) {
       if (!stream) return native.utf8Decode(bytes, this.#fatal, this.#ignore_bom);
       this.#decoder = native.decoderCreate("utf-8", this.#fatal, this.#ignore_bom)!;
@@ -61,6 +66,13 @@ export class TextDecoder {
   get ignoreBOM(): boolean {
     return this.#ignore_bom;
   }
+}
+
+// Each byte is a character: ASCII, or of a private range.
+function user_defined(bytes: Uint8Array): string {
+  let out = "";
+  for (const byte of bytes) out += String.fromCharCode(byte < 0x80 ? byte : 0xf700 + byte);
+  return out;
 }
 
 export function utf8_text(bytes: Uint8Array): string {

@@ -27,7 +27,7 @@ export function without_fragment(url: string): string {
 }
 
 // A call that ends in a response: what both kinds of fetch share.
-export abstract class ResponseCall implements Call {
+export abstract class ResponseCall extends Call {
   protected readonly resolve: (response: Response) => void;
   protected readonly reject: (reason: unknown) => void;
   protected signal: AbortSignal | null;
@@ -36,6 +36,7 @@ export abstract class ResponseCall implements Call {
 
   constructor(
     resolve: (response: Response) => void, reject: (reason: unknown) => void, signal: AbortSignal | null) {
+    super();
     this.resolve = resolve;
     this.reject = reject;
     this.signal = signal;
@@ -66,7 +67,6 @@ export abstract class ResponseCall implements Call {
   }
 
   abstract send(id: CallId): void;
-  abstract head(status: number, status_text: string, headers: HeaderBlock, body: Body): void;
 
   value(): void {
     this.finished();

@@ -1,10 +1,12 @@
 // Headers: a list of lower-case names and values. It stays the host's block of text until somebody
 // looks, and goes back as that text when nobody changed it.
 
+import { utf8_bytes, utf8_text } from "./encoding";
 import { INTERNAL, define_global, expose, set_tag, wrong_argument, wrong_constructor_argument } from "./util";
 
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const BAD_VALUE = /[\0\r\n]/;
+const NOT_ASCII = /[^\x00-\x7f]/;
 const PADDED = /^[\t\n\r ]|[\t\n\r ]$/;
 const PADDING = /^[\t\n\r ]+|[\t\n\r ]+$/g;
 
@@ -14,11 +16,17 @@ export function header_name(name: unknown): string {
   return text.toLowerCase();
 }
 
+// The value as a block holds it.
 export function header_value(value: unknown): string {
   let text = typeof value === "string" ? value : String(value);
   if (PADDED.test(text)) text = text.replace(PADDING, "");
   if (BAD_VALUE.test(text)) throw new TypeError("Invalid header value.");
-  return text;
+  return NOT_ASCII.test(text) ? String.fromCharCode(...utf8_bytes(text)) : text;
+}
+
+// The value as user code sees it.
+function value_text(value: string): string {
+  return NOT_ASCII.test(value) ? utf8_text(Uint8Array.from(value, (char) => char.charCodeAt(0))) : value;
 }
 
 // The internals of a Headers, for the modules that carry one.
@@ -89,7 +97,7 @@ export class Headers {
   getSetCookie(): string[] {
     const list = this.#read();
     const found = [];
-    for (let i = 0; i < list.length; i += 2) if (list[i] === "set-cookie") found.push(list[i + 1]!);
+    for (let i = 0; i < list.length; i += 2) if (list[i] === "set-cookie") found.push(value_text(list[i + 1]!));
     return found;
   }
 
@@ -175,7 +183,7 @@ function find(list: string[], name: string): string | null {
   for (let i = 0; i < list.length; i += 2) {
     if (list[i] === name) found = found === null ? list[i + 1]! : found + ", " + list[i + 1]!;
   }
-  return found;
+  return found === null ? null : value_text(found);
 }
 
 function remove(list: string[], name: string, from: number): void {
@@ -195,7 +203,7 @@ function sorted(list: string[]): [string, string][] {
   const seen = new Map<string, [string, string]>();
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i]!;
-    const value = list[i + 1]!;
+    const value = value_text(list[i + 1]!);
     const before = name === "set-cookie" ? undefined : seen.get(name);
     if (before !== undefined) {
       before[1] += ", " + value;

@@ -9,7 +9,8 @@
 // * Asynchronous natives take a `call` number, drawn by JavaScript (from 1 up, per isolate), and end in exactly one of
 //   hooks.callHead / callValue / callError for that number, unless cancelled.
 // * Header blocks are one string: "name\nvalue\nname\nvalue\n", names in lower case, duplicates
-//   kept in order. "" = no headers. The same block passes through untouched where nobody looks.
+//   kept in order. "" = no headers. Each character is a byte (values are UTF-8 on the wire). The
+//   same block passes through untouched where nobody looks.
 // * Bodies are `Body`: null, a string (sent as UTF-8), bytes, or the number of a pipe.
 // * Nothing here is gated by JavaScript: the host holds every effect that leaves a cell until the
 //   commits it could reveal are proven.
@@ -181,7 +182,7 @@ interface Hooks {
   cellRpc(io: Io, cell: CellIndex, method: string, args: Uint8Array): void; // answer: replyBytes
   cellAlarm(io: Io, cell: CellIndex, retryCount: number, scheduledTime: number): void; // answer: done
   hasAlarmHandler(cell: CellIndex): boolean;
-  dropCell(cell: CellIndex): void; // forget the instance; it will not be called again
+  dropCell(cell: CellIndex): void; // forget the instance, its calls and timers; it will not be called again
 
   // --- completions ---
   callHead(call: CallId, status: number, statusText: string, headers: HeaderBlock, body: Body): void;
@@ -190,7 +191,7 @@ interface Hooks {
   timer(id: number): void;
   // The client of an event went away before the answer: request.signal.
   disconnected(io: Io): void;
-  // The event has ended (answered, no holds left): drop what is kept for it.
+  // The event has ended (answered, no holds left): drop what is kept for it, its calls and timers too.
   ended(io: Io): void;
 
   // An Error the host throws or rejects with: "TypeError", "DataCloneError" (DOMException), ...

@@ -5,6 +5,7 @@ import {
   BodyHolder, body_is_used, clone_body, extract, extracted_type, has_body, move_body, set_body,
 } from "./body";
 import { Headers, block_has, headers_block, init_block, make_headers } from "./headers";
+import { native } from "./host";
 import { URL, url_href } from "./url";
 import {
   INTERNAL, define_global, expose, unsupported, wrong_constructor_argument, wrong_field,
@@ -214,7 +215,7 @@ export class Request extends BodyHolder {
     let signal = this.#signal;
     if (signal === null) {
       signal = this.#signal = make_signal();
-      if (this.#io !== 0) client_signals.set(this.#io, signal);
+      if (this.#io !== 0 && native.currentIo() === this.#io) client_signals.set(this.#io, signal);
     }
     return signal;
   }
@@ -223,6 +224,8 @@ export class Request extends BodyHolder {
       this.#cf = JSON.parse(this.#cf_json);
       this.#cf_json = "";
     }
+    // A request of an event always has one, so that request.cf.country is harmless.
+    if (this.#cf === undefined && this.#io !== 0) this.#cf = {};
     return this.#cf;
   }
   get integrity(): string {

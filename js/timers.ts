@@ -2,13 +2,27 @@
 
 import { report_error } from "./errors";
 import { native } from "./host";
+import { Owned } from "./owners";
 import { AnyFunction, define_global, set_tag, wrong_argument } from "./util";
 import type { AbortSignal } from "./abort";
 
-interface Timer {
-  callback: AnyFunction;
-  args: unknown[] | null;
-  repeat: boolean;
+class Timer extends Owned {
+  readonly id: number;
+  readonly callback: AnyFunction;
+  readonly args: unknown[] | null;
+  readonly repeat: boolean;
+
+  constructor(id: number, callback: AnyFunction, args: unknown[] | null, repeat: boolean) {
+    super();
+    this.id = id;
+    this.callback = callback;
+    this.args = args;
+    this.repeat = repeat;
+  }
+
+  dropped(): void {
+    timers.delete(this.id);
+  }
 }
 
 const timers = new Map<number, Timer>();
@@ -17,7 +31,9 @@ const SCOPE = "ServiceWorkerGlobalScope";
 function start(callback: AnyFunction, delay: unknown, repeat: boolean, args: unknown[] | null): number {
   const ms = Number(delay);
   const id = native.setTimer(ms > 0 ? Math.min(Math.trunc(ms), 0x7fffffff) : 0, repeat);
-  timers.set(id, { callback, args, repeat });
+  const timer = new Timer(id, callback, args, repeat);
+  timers.set(id, timer);
+  Owned.own(timer);
   return id;
 }
 
@@ -27,7 +43,11 @@ export function set_callback_timer(delay: number, callback: () => void): number 
 
 function clear(id: unknown): void {
   const key = Number(id);
-  if (timers.delete(key)) native.clearTimer(key);
+  const timer = timers.get(key);
+  if (timer === undefined) return;
+  timers.delete(key);
+  Owned.disown(timer);
+  native.clearTimer(key);
 }
 
 export const clear_timer: (id: number) => void = clear;
@@ -35,7 +55,10 @@ export const clear_timer: (id: number) => void = clear;
 export function timer_due(id: number): void {
   const timer = timers.get(id);
   if (timer === undefined) return;
-  if (!timer.repeat) timers.delete(id);
+  if (!timer.repeat) {
+    timers.delete(id);
+    Owned.disown(timer);
+  }
   try {
     if (timer.args === null) timer.callback.call(globalThis);
     else timer.callback.apply(globalThis, timer.args);

@@ -5,6 +5,7 @@ import { configure } from "./config";
 import { DurableObjectNamespace, make_namespace } from "./durable_objects";
 import { Headers } from "./headers";
 import { native } from "./host";
+import { cell_dropped, event_ended } from "./owners";
 import { Request, client_gone, forget_client, make_request } from "./request";
 import { Response, send_response } from "./response";
 import { Cell, make_state } from "./state";
@@ -277,11 +278,18 @@ export function has_alarm_handler(cell: CellIndex): boolean {
   return cells[cell]?.has_alarm_handler() ?? false;
 }
 
+
 export function drop_cell(cell: CellIndex): void {
   cells[cell] = undefined;
+  cell_dropped(cell);
 }
 
-export { client_gone as on_disconnected, forget_client as on_ended };
+export function on_ended(io: Io): void {
+  forget_client(io);
+  event_ended(io);
+}
+
+export { client_gone as on_disconnected };
 
 refuse_over_rpc(Request, "Request");
 refuse_over_rpc(Response, "Response");

@@ -30,6 +30,7 @@ const native = {
   hold() {},
   release() {},
   currentIo: () => 1,
+  currentCell: () => -1,
   idFromName: () => ID,
   stubFetch(call, ns, id, name, method, url, headers, body) {
     waiting.set(next_io, (answer) => hooks.callHead(call, 200, "", "content-type\ntext/plain\n", answer));

@@ -102,6 +102,32 @@ test("waitUntil holds the event until its promise settles, and logs its failure"
   assert.equal(host.events.get(io).holds, 0);
 });
 
+test("the calls and timers of an event are forgotten with it", async () => {
+  let ran = 0;
+  let finish;
+  const pipe = host.pipe_of("late");
+  host.on_fetch = () => new Promise((resolve) => { finish = () => resolve({ body: pipe }); });
+  handler = () => {
+    fetch("http://slow/").then(() => ran++);
+    setTimeout(() => ran++, 1);
+    return new Response();
+  };
+  await host.fetch("http://x/");
+  host.hooks.ended(host.last_io);
+  await settle();
+  finish();
+  await settle();
+  assert.equal(ran, 0);
+  assert.equal(host.pipes.get(pipe).cancelled, true); // nobody takes it any more
+});
+
+test("header values are UTF-8 on the wire and text for user code", async () => {
+  const bytes = (text) => Buffer.from(text).toString("latin1");
+  handler = (request) => new Response(null, { headers: { "x-out": request.headers.get("x-in") + "\u20ac" } });
+  const answer = await host.fetch("http://x/", { headers: `x-in\n${bytes("h\u00e9")}\n` });
+  assert.equal(answer.headers, `x-out\n${bytes("h\u00e9\u20ac")}\n`);
+});
+
 test("request.signal aborts when the client goes away", async () => {
   let signal;
   handler = (request) => {

@@ -9,7 +9,6 @@ export class Store extends DurableObject {
     await show("get none", () => st.get());
     await show("get absent", () => st.get("a"));
     await show("get num", () => st.get(5));
-    await show("get longkey", () => st.get("x".repeat(2049)));
     await show("get []", () => st.get([]));
     await show("put none", () => st.put("a"));
     await show("put undef", () => st.put("a", undefined));
@@ -17,7 +16,6 @@ export class Store extends DurableObject {
     await show("put obj", () => st.put({ a: 1, b: { c: 2 } }));
     await show("put obj undef", () => st.put({ a: undefined }));
     await show("get multi", () => st.get(["b", "zz", "a"]));
-    await show("put longkey", () => st.put("x".repeat(2049), 1));
     await show("put emptykey", () => st.put("", 1));
     await show("get emptykey", () => st.get(""));
     await show("put num", () => st.put(5, 6));
@@ -67,7 +65,7 @@ export class Store extends DurableObject {
     await show("delete absent", () => st.delete("a"));
     await show("delete multi", () => st.delete(["b", "zz"]));
     await show("delete 129", () => st.delete(Array(129).fill("a")));
-    await st.delete(["q", "x".repeat(2049)]);
+    await st.delete("q");
     await st.put({ a: 1, b: 2, c: 3, "c/1": 4, "c/2": 5, d: 6, é: 7, "😀": 8, "￿": 9 });
     for (const o of [undefined, null, {}, { start: "b" }, { startAfter: "b" }, { start: "b", startAfter: "b" }, { end: "c" }, { start: "z", end: "b" }, { start: "b", end: "b" }, { prefix: "c/" }, { prefix: "c", start: "c/2" }, { prefix: "c", reverse: true }, { limit: 2 }, { limit: 0 }, { limit: -1 }, { limit: 1.5 }, { limit: "2" }, { limit: "x" }, { limit: NaN }, { reverse: true, limit: 1 }, { reverse: true, start: "b", end: "c/2" }, { startAfter: "" }, 5, "x", { prefix: 5 }, { reverse: "yes", limit: 1 }, { noCache: true, allowConcurrency: true, limit: 1 }]) {
       await show("list " + JSON.stringify(o), () => st.list(o));
