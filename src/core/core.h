@@ -37,7 +37,8 @@ struct CoreOptions {
   Duration request_timeout = std::chrono::seconds(10);
   size_t slot_bytes_max = 8u << 20;    // a larger commit is split over slots
   unsigned slots_in_flight_max = 4;
-  Duration drain_interval = std::chrono::seconds(2);  // at most this long between commit and drain
+  // At most this long between commit and drain. A drain costs one PUT for each cell written since.
+  Duration drain_interval = std::chrono::seconds(30);
   // Pages kept in memory until they are drained. Above half of it a drain starts at once; above
   // all of it no further slot is sent until a drain made room.
   size_t undrained_bytes_max = 256u << 20;

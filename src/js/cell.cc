@@ -1,5 +1,6 @@
 #include "js/cell.h"
 
+#include <chrono>
 #include <utility>
 
 namespace celld::js {
@@ -21,7 +22,7 @@ Cell::~Cell() = default;
 
 void Cell::gate(Effect effect) {
   if (gated_.empty() && proven >= committed) {
-    effect(nullptr);
+    let_out(std::move(effect));
     return;
   }
   gated_.push_back(Gated{committed, std::move(effect)});
@@ -32,8 +33,22 @@ void Cell::on_proven(Txid txid) {
   while (!gated_.empty() && gated_.front().position <= proven) {
     Effect effect = std::move(gated_.front().effect);
     gated_.pop_front();
-    effect(nullptr);
+    let_out(std::move(effect));
   }
+}
+
+bool Cell::has_authority() const {
+  if (!authority_until_ns) return true;
+  auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() <
+         authority_until_ns->load(std::memory_order_acquire);
+}
+
+void Cell::let_out(Effect effect) {
+  if (has_authority()) return effect(nullptr);
+  const JsError lost{"Error", "Durable Object is unavailable: this node has lost its lease.", {},
+                     kRetryable | kObjectReset};
+  effect(&lost);
 }
 
 void Cell::fail_gate(const JsError& error) {

@@ -4,6 +4,7 @@
 // instance belongs to one isolate at a time.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -50,6 +51,8 @@ class Cell {
   std::optional<std::string> name;
 
   State state = State::kLoading;
+  // Authority of the node lasts while the monotonic clock is below this; null: for ever.
+  const std::atomic<int64_t>* authority_until_ns = nullptr;
   Epoch epoch;
   Txid committed;  // newest commit handed to the journal
   Txid proven;     // newest commit that survives the loss of this node
@@ -70,7 +73,8 @@ class Cell {
 
   bool idle() const { return waiting.empty() && active.empty() && timers == 0 && !alarm_running; }
 
-  // Runs the effect now if everything committed is proven, else when it is. In order.
+  // Runs the effect now if everything committed is proven, else when it is. In order. Without
+  // authority it fails.
   void gate(Effect effect);
   // Everything up to `txid` is proven.
   void on_proven(Txid txid);
@@ -83,6 +87,9 @@ class Cell {
     Txid position;
     Effect effect;
   };
+  bool has_authority() const;
+  void let_out(Effect effect);
+
   std::deque<Gated> gated_;
 };
 

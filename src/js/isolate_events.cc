@@ -89,6 +89,7 @@ void IsolateHost::attach(Cell& cell) {
   CHECK(cell.isolate == nullptr && cell.index < 0) << "attached twice: " << cell.id;
   cell.isolate = this;
   cell.index = ++last_cell_;
+  if (cell.storage) watch_sql(*cell.storage);
   cells_.emplace(cell.index, &cell);
 }
 
@@ -378,8 +379,9 @@ void IsolateHost::abort_cell(Cell& cell, v8::Local<v8::Value> reason) {
   JsError error = to_js_error(reason);
   error.flags |= kObjectReset;
   aborts_.emplace_back(&cell, std::move(error));
-  isolate_->TerminateExecution();
-  aborting_ = true;
+  // The turn goes on with an exception; what it still writes is undone at its end. Terminating would
+  // drop the microtasks of other cells too.
+  isolate_->ThrowException(reason);
 }
 
 }  // namespace celld::js

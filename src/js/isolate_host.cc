@@ -311,8 +311,7 @@ void IsolateHost::drain_turn() {
 // Outside the isolate: commit, then let the effects out, then resets.
 void IsolateHost::finish_turn(uint32_t io) {
   in_turn_ = false;
-  if (isolate_->IsExecutionTerminating() || seat_->expired() || aborting_ ||
-      heap_exceeded_.load(std::memory_order_relaxed)) {
+  if (isolate_->IsExecutionTerminating() || seat_->expired() || heap_exceeded_.load(std::memory_order_relaxed)) {
     handle_termination(io);
   }
   auto touched = std::exchange(touched_, {});
@@ -361,7 +360,6 @@ void IsolateHost::handle_termination(uint32_t io) {
     condemn();
     return;
   }
-  if (std::exchange(aborting_, false)) return;  // what was aborted is in aborts_
   Event* running = event(io);
   if (!running) return;
   if (running->cell) {
@@ -518,6 +516,12 @@ void IsolateHost::sync_storage(int32_t index, uint32_t call) {
       }
     });
   });
+}
+
+// A query that runs for ever holds the thread as a loop does, and ends by the same limit.
+void IsolateHost::watch_sql(CellStorage& storage) {
+  storage.set_stop_check([](void* seat) { return static_cast<Watchdog::Seat*>(seat)->expired(); },
+                         seat_.get());
 }
 
 bool IsolateHost::hides_alarm(int32_t index) {

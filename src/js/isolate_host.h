@@ -239,6 +239,7 @@ class IsolateHost final : public NativeHost {
   void start_cell_event(Cell& cell, CellEvent event);
   void construct(Cell& cell);
   void post_pump(Cell& cell);
+  void watch_sql(CellStorage& storage);
   void constructed(Cell& cell, Outcome<bool> outcome);
   void end_event_if_done(Event& event);
   void end_event(uint32_t io);
@@ -309,7 +310,6 @@ class IsolateHost final : public NativeHost {
 
   std::atomic<bool> heap_exceeded_{false};
   bool condemned_ = false;
-  bool aborting_ = false;  // ctx.abort() ended this turn
 };
 
 // The host of an isolate, for the natives of api/.

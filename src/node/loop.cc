@@ -455,7 +455,9 @@ void Loop::log(js::LogLevel level, std::string text) { control_.log(level, std::
 
 // --- commits ---
 
-Loop::Resident::Resident(CellId id, Control& c) : cell(std::move(id)), control(c) {}
+Loop::Resident::Resident(CellId id, Control& c) : cell(std::move(id)), control(c) {
+  cell.authority_until_ns = &control.authority_until_ns();
+}
 
 bool Loop::Resident::may_commit() {
   auto now = std::chrono::steady_clock::now().time_since_epoch();

@@ -1,5 +1,6 @@
 // Outgoing fetch(): from an isolate's message to the network and back.
 #include <boost/asio/post.hpp>
+#include <charconv>
 
 #include "js/pipe.h"
 #include "node/loop.h"
@@ -14,6 +15,7 @@ class Loop::OutgoingFetch : public std::enable_shared_from_this<Loop::OutgoingFe
 
   void start(js::HttpRequestMessage message) {
     FetchRequest request;
+    head_only_ = message.method == "HEAD";
     request.method = std::move(message.method);
     request.url = std::move(message.url);
     request.header_block = std::move(message.headers);
@@ -65,9 +67,9 @@ class Loop::OutgoingFetch : public std::enable_shared_from_this<Loop::OutgoingFe
     m.status = status;
     m.status_text = std::move(text);
     m.headers = std::move(headers);
-    bool no_body = status == 204 || status == 205 || status == 304 || status == 101;
+    bool no_body = head_only_ || status == 204 || status == 205 || status == 304 || status == 101;
     if (!no_body) {
-      download_ = std::make_shared<js::Pipe>();
+      download_ = std::make_shared<js::Pipe>(known_length(m.headers));
       m.body = download_;
       download_->on_cancelled([self = shared_from_this()] {
         Loop& loop = self->loop_;
@@ -75,6 +77,17 @@ class Loop::OutgoingFetch : public std::enable_shared_from_this<Loop::OutgoingFe
       });
     }
     if (reply_) std::exchange(reply_, nullptr)(std::move(m));
+  }
+
+  // The length of the body as it will be read: not known when it is decompressed on the way.
+  static std::optional<uint64_t> known_length(std::string_view headers) {
+    if (find_header(headers, "content-encoding")) return std::nullopt;
+    auto text = find_header(headers, "content-length");
+    uint64_t length = 0;
+    if (!text) return std::nullopt;
+    auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), length);
+    if (error != std::errc() || end != text->data() + text->size()) return std::nullopt;
+    return length;
   }
 
   void body(Blob chunk) {
@@ -101,6 +114,7 @@ class Loop::OutgoingFetch : public std::enable_shared_from_this<Loop::OutgoingFe
 
   Loop& loop_;
   const uint64_t handle_;
+  bool head_only_ = false;
   js::Reply<js::HttpResponseMessage> reply_;
   std::shared_ptr<FetchCall> call_;
   std::shared_ptr<js::Pipe> upload_;

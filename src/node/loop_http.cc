@@ -59,18 +59,14 @@ void Loop::dispatch(std::shared_ptr<HttpExchange> exchange, js::Body body) {
   message.url = request_url(head);
   message.headers = head.header_block;
   message.body = std::move(body);
-  HttpExchange& watched = *exchange;
   js::IsolateHost& host = *current_;
   uint32_t io = host.fetch(std::move(message),
-                           [this, exchange = std::move(exchange)](
-                               js::Outcome<js::HttpResponseMessage> outcome) mutable {
+                           [this, exchange](js::Outcome<js::HttpResponseMessage> outcome) mutable {
                              answer(std::move(exchange), std::move(outcome));
                            });
-  if (!host.event_open(io)) return;
-  watched.on_disconnect([this, io, alive = host.alive(), &host] {
-    world_.post([io, alive, &host] {
-      if (*alive) host.disconnect(io);
-    });
+  if (exchange.use_count() == 1) return;  // answered already
+  exchange->on_disconnect([io, alive = host.alive(), &host] {
+    if (*alive) host.disconnect(io);
   });
 }
 
