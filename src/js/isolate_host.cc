@@ -19,6 +19,20 @@ namespace {
 constexpr size_t kHardHeapBytes = 6ull << 30;
 constexpr size_t kYoungGenerationBytes = 16ull << 20;
 
+// The runtime's own frames tell the user nothing.
+void drop_own_frames(std::string& stack) {
+  size_t at = 0;
+  while ((at = stack.find("\n    at ", at)) != std::string::npos) {
+    size_t end = std::min(stack.find('\n', at + 1), stack.size());
+    std::string_view line = std::string_view(stack).substr(at, end - at);
+    if (line.find("celld:prelude:") == std::string_view::npos) {
+      at = end;
+    } else {
+      stack.erase(at, end - at);
+    }
+  }
+}
+
 constexpr const char* kHookNames[] = {
     "setWorker", "handlers",        "fetch",    "scheduled", "construct", "cellFetch",
     "cellRpc",   "cellAlarm",       "hasAlarmHandler", "dropCell",  "callHead",  "callValue",
@@ -56,6 +70,32 @@ void IsolateHost::Allocator::Free(void* data, size_t bytes) {
   used_.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
+bool IsolateHost::Allocator::charge(size_t bytes) {
+  return used_.fetch_add(bytes, std::memory_order_relaxed) + bytes <= bytes_max_;
+}
+
+std::unique_ptr<v8::BackingStore> IsolateHost::new_buffer(size_t bytes) {
+  struct Owned {
+    std::shared_ptr<Allocator> allocator;
+    size_t bytes;
+  };
+  if (!allocator_->charge(bytes)) {
+    heap_exceeded_.store(true, std::memory_order_relaxed);
+    isolate_->TerminateExecution();
+  }
+  void* data = std::malloc(std::max<size_t>(bytes, 1));
+  CHECK(data) << "out of memory";
+  return v8::ArrayBuffer::NewBackingStore(
+      data, bytes,
+      [](void* memory, size_t, void* owned) {
+        auto* o = static_cast<Owned*>(owned);
+        std::free(memory);
+        o->allocator->discharge(o->bytes);
+        delete o;
+      },
+      new Owned{allocator_, bytes});
+}
+
 void IsolateHost::after_gc(v8::Isolate* isolate, v8::GCType, v8::GCCallbackFlags, void* self) {
   auto* host = static_cast<IsolateHost*>(self);
   v8::HeapStatistics heap;
@@ -89,9 +129,9 @@ Result<std::unique_ptr<IsolateHost>> IsolateHost::create(World& world, IsolateSe
 }
 
 Result<void> IsolateHost::load() {
-  allocator_ = std::make_unique<Allocator>(limits_.array_buffer_bytes);
+  allocator_ = std::make_shared<Allocator>(limits_.array_buffer_bytes);
   v8::Isolate::CreateParams params;
-  params.array_buffer_allocator = allocator_.get();
+  params.array_buffer_allocator_shared = allocator_;
   params.constraints.set_max_old_generation_size_in_bytes(kHardHeapBytes);
   params.constraints.set_max_young_generation_size_in_bytes(kYoungGenerationBytes);
   isolate_ = v8::Isolate::New(params);
@@ -360,14 +400,14 @@ void IsolateHost::handle_termination(uint32_t io) {
     condemn();
     return;
   }
-  Event* running = event(io);
-  if (!running) return;
-  if (running->cell) {
+  if (Cell* owner = cell(turn_cell_)) {
     aborts_.emplace_back(
-        running->cell,
+        owner,
         JsError{"Error", "Durable Object exceeded its CPU time limit and was reset.", {}, kObjectReset});
     return;
   }
+  Event* running = event(io);
+  if (!running) return;
   reply_outcome(*running, JsError{"Error", "Worker exceeded CPU time limit.", {}, 0});
   running->holds = 0;
   end_event(io);
@@ -437,6 +477,7 @@ JsError IsolateHost::to_js_error(v8::Local<v8::Value> exception) {
   error.stack = text("stack");
   if (error.message.empty() && error.stack.empty()) error.message = to_utf8(isolate_, exception);
   if (code_->remap_stack && !error.stack.empty()) error.stack = code_->remap_stack(error.stack);
+  drop_own_frames(error.stack);
   auto flag = [&](const char* name, uint32_t bit) {
     v8::Local<v8::Value> v = get(name);
     if (!v.IsEmpty() && v->IsTrue()) error.flags |= bit;

@@ -92,6 +92,7 @@ class IsolateHost final : public NativeHost {
   // --- NativeHost ---
   CellStorage* storage(int32_t cell) override;
   void sync_storage(int32_t cell, uint32_t call) override;
+  std::unique_ptr<v8::BackingStore> new_buffer(size_t bytes) override;
   bool hides_alarm(int32_t cell) override;
   void alarm_was_set(int32_t cell) override;
   v8::Local<v8::Value> make_error(std::string_view name, std::string_view message,
@@ -273,7 +274,7 @@ class IsolateHost final : public NativeHost {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // false once destroyed
 
   class Allocator;
-  std::unique_ptr<Allocator> allocator_;
+  std::shared_ptr<Allocator> allocator_;
   v8::Isolate* isolate_ = nullptr;
   v8::Global<v8::Context> context_;
   v8::Global<v8::ObjectTemplate> frame_template_;
@@ -302,6 +303,7 @@ class IsolateHost final : public NativeHost {
 
   // The present turn.
   bool in_turn_ = false;
+  int32_t turn_cell_ = -1;      // that its frame belongs to
   std::vector<Cell*> touched_;  // cells whose storage was used
   std::vector<std::pair<Cell*, Effect>> effects_;
   std::vector<std::pair<Cell*, JsError>> aborts_;

@@ -24,6 +24,9 @@ class IsolateHost::Allocator final : public v8::ArrayBuffer::Allocator {
   void* Allocate(size_t bytes) override;
   void* AllocateUninitialized(size_t bytes) override;
   void Free(void* data, size_t bytes) override;
+  // For buffers that the host makes: counted, not refused. False when the quota is exceeded.
+  bool charge(size_t bytes);
+  void discharge(size_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
 
  private:
   bool admit(size_t bytes);
@@ -51,6 +54,7 @@ void IsolateHost::turn(const v8::Global<v8::Object>& frame, uint32_t io, F&& f) 
     v8::Local<v8::Value> frame_value = v8::Undefined(isolate_);
     if (!frame.IsEmpty()) frame_value = frame.Get(isolate_);
     set_frame(isolate_, context, frame_value);
+    turn_cell_ = read_frame(frame_value).cell;
     f(isolate_, context);
     drain_turn();
   }

@@ -1,5 +1,7 @@
 #include "js/native.h"
 
+#include <cstring>
+
 #include "js/isolate_host.h"
 
 namespace celld::js {
@@ -63,12 +65,14 @@ std::span<uint8_t> bytes_of(v8::Local<v8::Value> value) {
   return {};
 }
 
+v8::Local<v8::ArrayBuffer> to_array_buffer(v8::Isolate* isolate, std::string_view bytes) {
+  std::unique_ptr<v8::BackingStore> store = native_host(isolate).new_buffer(bytes.size());
+  if (!bytes.empty()) std::memcpy(store->Data(), bytes.data(), bytes.size());
+  return v8::ArrayBuffer::New(isolate, std::move(store));
+}
+
 v8::Local<v8::Uint8Array> to_uint8array(v8::Isolate* isolate, std::string_view bytes) {
-  v8::Local<v8::ArrayBuffer> buffer = v8::ArrayBuffer::New(isolate, bytes.size());
-  if (!bytes.empty()) {
-    std::memcpy(buffer->GetBackingStore()->Data(), bytes.data(), bytes.size());
-  }
-  return v8::Uint8Array::New(buffer, 0, bytes.size());
+  return v8::Uint8Array::New(to_array_buffer(isolate, bytes), 0, bytes.size());
 }
 
 }  // namespace celld::js

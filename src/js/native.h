@@ -8,6 +8,7 @@
 #include <v8.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,6 +46,8 @@ class NativeHost {
   // it is set again; alarmSet, with a time or null, ends that.
   virtual bool hides_alarm(int32_t cell) = 0;
   virtual void alarm_was_set(int32_t cell) = 0;
+  // The backing store of a buffer that the host makes, filled by the caller.
+  virtual std::unique_ptr<v8::BackingStore> new_buffer(size_t bytes) = 0;
   // The JavaScript error object: hooks.makeError(name, message, flags).
   virtual v8::Local<v8::Value> make_error(std::string_view name, std::string_view message,
                                           uint32_t flags = 0) = 0;
@@ -61,7 +64,9 @@ v8::Local<v8::String> to_v8(v8::Isolate* isolate, std::string_view utf8);
 std::string to_utf8(v8::Isolate* isolate, v8::Local<v8::Value> value);
 // The bytes of an ArrayBuffer or view; empty span for anything else. Valid until JavaScript runs.
 std::span<uint8_t> bytes_of(v8::Local<v8::Value> value);
-// A Uint8Array with a copy of the bytes.
+// An ArrayBuffer, a Uint8Array with a copy of the bytes. Never fails; what goes over the quota of the
+// isolate ends it after the turn.
+v8::Local<v8::ArrayBuffer> to_array_buffer(v8::Isolate* isolate, std::string_view bytes);
 v8::Local<v8::Uint8Array> to_uint8array(v8::Isolate* isolate, std::string_view bytes);
 
 // V8's serialization format, as used for stored values and RPC. nullopt: a JavaScript exception

@@ -69,6 +69,8 @@ class Platform final : public v8::Platform {
 void start_v8() {
   static std::once_flag once;
   std::call_once(once, [] {
+    // WebAssembly memory does not ask the allocator of the isolate: 128 MiB at most.
+    v8::V8::SetFlagsFromString("--wasm-max-mem-pages=2048");
 #if V8_MAJOR_VERSION >= 13
     // Unrolled loops without a stack check would ignore termination.
     v8::V8::SetFlagsFromString("--no-turboshaft-loop-unrolling");

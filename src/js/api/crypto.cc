@@ -52,9 +52,8 @@ void digest(Args args) {
   uint8_t out[EVP_MAX_MD_SIZE];
   unsigned size = 0;
   CHECK(EVP_Digest(bytes.data(), bytes.size(), out, &size, md, nullptr) == 1);
-  v8::Local<v8::ArrayBuffer> buffer = v8::ArrayBuffer::New(isolate, size);
-  std::memcpy(buffer->GetBackingStore()->Data(), out, size);
-  args.GetReturnValue().Set(buffer);
+  args.GetReturnValue().Set(
+      to_array_buffer(isolate, std::string_view(reinterpret_cast<const char*>(out), size)));
 }
 
 void timing_safe_equal(Args args) {

@@ -60,9 +60,8 @@ v8::Local<v8::String> key_name(v8::Isolate* isolate, std::string_view name) {
 }
 
 v8::Local<v8::ArrayBuffer> array_buffer(v8::Isolate* isolate, std::span<const uint8_t> bytes) {
-  v8::Local<v8::ArrayBuffer> buffer = v8::ArrayBuffer::New(isolate, bytes.size());
-  if (!bytes.empty()) std::memcpy(buffer->GetBackingStore()->Data(), bytes.data(), bytes.size());
-  return buffer;
+  return to_array_buffer(
+      isolate, std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
 // --- key-value ---
