@@ -24,13 +24,14 @@ namespace fs = std::filesystem;
 struct Built {
   WorkerConfig config;
   Bundle bundle;
+  std::vector<Var> local_vars;  // .dev.vars and --var: for this process, never for the bucket
 };
 
 Result<Built> build(const DevOptions& options, const fs::path& file) {
   Built built;
   TRY_ASSIGN(built.config, read_wrangler_config(file));
   TRY_ASSIGN(std::vector<Var> dev_vars, read_dev_vars(built.config.project_dir));
-  built.config.vars = override_vars(override_vars(std::move(built.config.vars), dev_vars), options.vars);
+  built.local_vars = override_vars(std::move(dev_vars), options.vars);
   BundleOptions bundle_options;
   bundle_options.mode = BundleMode::kDevelopment;
   TRY_ASSIGN(built.bundle, bundle_project(built.config, bundle_options));
@@ -98,6 +99,7 @@ class Dev {
     Bundle bundle = std::move(result->bundle);
     CO_TRY_ASSIGN(DeployedVersion deployed, co_await deploy(serve_->world(), serve_->store(), std::move(config),
                                                             std::move(bundle), deadline));
+    serve_->set_local_vars(std::move(result->local_vars));
     Result<bool> adopted = co_await serve_->adopt_current();
     if (!adopted) co_return fail(adopted.error());
     co_return Result<void>();

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <mutex>
 
+#include "deploy/dev_vars.h"
 #include "net/curl_transport.h"
 #include "node/code.h"
 #include "store/open_store.h"
@@ -138,17 +139,26 @@ void Serve::finish(int code) {
   _exit(code);
 }
 
+void Serve::set_local_vars(std::vector<Var> vars) {
+  if (vars == local_vars_) return;
+  local_vars_ = std::move(vars);
+  local_vars_changed_ = true;
+}
+
 Task<Result<bool>> Serve::adopt_current() {
   Deadline deadline = world_.deadline_in(std::chrono::seconds(60));
+  std::string known = local_vars_changed_ ? std::string() : version_;
   CO_TRY_ASSIGN(std::optional<LoadedDeployment> loaded,
-                co_await load_current(world_, *data_, version_, deadline));
+                co_await load_current(world_, *data_, known, deadline));
   if (!loaded) co_return false;
+  loaded->manifest.vars = override_vars(std::move(loaded->manifest.vars), local_vars_);
   std::string version = loaded->version;
   std::vector<std::string> crons = loaded->manifest.crons;
   CO_TRY_ASSIGN(std::shared_ptr<const js::WorkerCode> code, worker_code(std::move(*loaded)));
   Result<void> adopted = co_await node_->adopt(std::move(code), std::move(crons));
   if (!adopted) co_return fail(adopted.error().at("deployment " + version));
   version_ = version;
+  local_vars_changed_ = false;
   co_return true;
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "deploy/deployment.h"
 #include "node/node.h"
@@ -47,6 +48,9 @@ class Serve {
   // Loads the bucket's current deployment and makes it current, if it is another one than before.
   // Whether there was one to adopt.
   Task<Result<bool>> adopt_current();
+  // Vars of this process alone, stronger than those of any deployment and never in the bucket. The next
+  // adopt_current() applies them, also to the version that runs.
+  void set_local_vars(std::vector<Var> vars);
   // Of the deployment that runs; empty before the first.
   const std::string& version() const { return version_; }
 
@@ -63,6 +67,8 @@ class Serve {
   std::unique_ptr<ObjectStore> lease_;
   std::unique_ptr<Node> node_;
   std::string version_;  // of the deployment that runs
+  std::vector<Var> local_vars_;
+  bool local_vars_changed_ = false;
   int exit_code_ = kExitOk;
   bool stopping_ = false;
 };
