@@ -29,7 +29,7 @@ Task<Result<Stored>> get_if_there(ObjectStore& store, std::string key, Deadline 
   Stored out;
   if (!read) {
     if (read.error().code == ErrorCode::kNotFound) co_return out;
-    co_return fail(read.error().at(key));
+    co_return fail(read.error());
   }
   out.found = true;
   out.body = std::move(read->body);
@@ -54,7 +54,7 @@ Task<Result<Ensured>> ensure_object(World& world, ObjectStore& store, std::strin
       if (!there) co_return fail(std::move(there).error());
       if (there->found && there->body == body) co_return Ensured::kWasThere;
       auto repaired = co_await store.put(key, body, deadline);
-      if (!repaired) co_return fail(repaired.error().at(key));
+      if (!repaired) co_return fail(repaired.error());
       co_return Ensured::kWritten;
     }
     last = std::move(written.error);
@@ -62,7 +62,7 @@ Task<Result<Ensured>> ensure_object(World& world, ObjectStore& store, std::strin
     co_await sleep_for(world, pause);
     pause *= 2;
   }
-  co_return fail(last.at(key));
+  co_return fail(std::move(last));
 }
 
 // Replaces a small record from `before` to `body`; a lost reply is resolved by reading. kExists when
@@ -94,7 +94,7 @@ Task<Result<void>> swap_record(World& world, ObjectStore& store, std::string key
                       key)));
     }
   }
-  co_return fail(last.at(key));
+  co_return fail(std::move(last));
 }
 
 Task<Result<ClassRegistry>> register_classes(World& world, ObjectStore& store,
@@ -159,7 +159,7 @@ Task<Result<BundledModule>> load_module(ObjectStore& store, DeployedModule modul
       co_return fail(Error::corrupt(fmt::format(
           "{}: is missing, but the current deployment needs it as '{}'", key, module.name)));
     }
-    co_return fail(read.error().at(key));
+    co_return fail(read.error());
   }
   if (read->body.size() != module.bytes || content_hash(read->body.view()) != module.hash) {
     co_return fail(Error::corrupt(

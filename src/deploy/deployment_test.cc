@@ -43,7 +43,7 @@ class FakeStore final : public ObjectStore {
   }
   Task<SwapResult> put_if(std::string key, Blob body, Condition condition, Deadline) override {
     Fate f = fate(key);
-    if (f == Fate::kLost) co_return SwapResult::ambiguous(Error::unavailable("lost"));
+    if (f == Fate::kLost) co_return SwapResult::ambiguous(Error::unavailable("put " + key + ": lost"));
     ++puts;
     auto it = objects.find(key);
     bool holds = condition.version ? it != objects.end() && condition.version->token ==
@@ -52,7 +52,7 @@ class FakeStore final : public ObjectStore {
     if (!holds) co_return SwapResult::rejected();
     objects[key] = {body, ++versions_};
     if (f == Fate::kAppliedReplyLost) {
-      co_return SwapResult::ambiguous(Error::unavailable("reply lost"));
+      co_return SwapResult::ambiguous(Error::unavailable("put " + key + ": reply lost"));
     }
     Version version{std::to_string(versions_)};
     co_return SwapResult::applied(std::move(version));
