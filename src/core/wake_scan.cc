@@ -40,13 +40,14 @@ void WakeScanner::stop() {
 }
 
 Task<void> WakeScanner::run() {
-  bool first = true;
-  while (!stopped_) {
+  for (bool first = true; !stopped_; first = false) {
     Result<void> done = co_await scan(first);
     last_trouble_ = done ? std::string() : done.error().message;
-    first = false;
     // Spread over the interval, so that a fleet started at once does not scan at once.
     Duration pause = std::chrono::duration_cast<Duration>(interval_ * (0.9 + 0.2 * world_.random_unit()));
+    // A restart after a crash on another disk finds its predecessor's lease still valid: look again
+    // when it has ended. By the store's clock, which the newest renewal shows a third of a TTL late.
+    if (first) pause = std::min(pause, ttl_ * 3 / 2);
     MonoTime next = world_.now() + pause;
     while (!stopped_ && world_.now() < next) co_await wake_.wait_until(Deadline{next});
   }
@@ -74,7 +75,7 @@ Task<Result<NodeId>> WakeScanner::sweep_nodes(Deadline deadline) {
   for (const ListedObject& object : listed) now = std::max(now, object.modified.value);
   int64_t ttl_ms = ttl_ / milliseconds(1);
   // A live node renews every third of its TTL. Two that think themselves elected do no harm.
-  int64_t recent_ms = 2 * ttl_ms;
+  int64_t recent_ms = ttl_ms;
   NodeId elected = self_;
   std::vector<std::pair<NodeId, WallMs>> silent;
   for (const ListedObject& object : listed) {
