@@ -1,15 +1,14 @@
-// Closed-loop HTTP/1.1 load on a server of this machine: every connection sends its next request when
-// the answer to the last one is there. One JSON object on one line goes to stdout; exit status 1 when
-// any request failed.
+// Closed-loop HTTP/1.1 load on a server of this machine: every connection sends its next request
+// when the answer to the last one is there. One JSON object on one line goes to stdout; exit status
+// 1 when any request failed.
 //
 //   hload --url 'http://127.0.0.1:8080/do/incr?n=k{i}' -c 32 (-n REQUESTS | -d SECONDS)
 //         [--mod N] [--pid PID[,PID]] [--label NAME] [--seed N] [--quiet SECONDS] [--limit SECONDS]
 //
 // In the path, {i} counts up and {r} is drawn at random; both stay below --mod. With --pid the line
 // tells the server's CPU time per request and its memory, and other_cores: what neither server nor
-// client used, so that a run that neighbours disturbed can be told from a clean one. --quiet waits up
-// to that long for an idle machine.
-// links: base
+// client used, so that a run that neighbours disturbed can be told from a clean one. --quiet waits
+// up to that long for an idle machine. links: base
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
@@ -53,7 +52,9 @@ class Histogram {
     ++buckets_[index(v)];
   }
   uint64_t count() const { return count_; }
-  double mean_us() const { return count_ == 0 ? 0 : static_cast<double>(sum_) / 1e3 / static_cast<double>(count_); }
+  double mean_us() const {
+    return count_ == 0 ? 0 : static_cast<double>(sum_) / 1e3 / static_cast<double>(count_);
+  }
   double max_us() const { return static_cast<double>(max_) / 1e3; }
   double percentile_us(double p) const {
     uint64_t wanted = static_cast<uint64_t>(p / 100 * static_cast<double>(count_));
@@ -100,7 +101,8 @@ class Meter {
     for (int pid : pids_) {
       std::string stat = read("/proc/" + std::to_string(pid) + "/stat");
       size_t at = stat.rfind(')');
-      if (at == std::string::npos) die("the server process " + std::to_string(pid) + " is not there");
+      if (at == std::string::npos)
+        die("the server process " + std::to_string(pid) + " is not there");
       std::istringstream fields(stat.substr(at + 2));
       std::string skipped;
       for (int i = 0; i < 11; ++i) fields >> skipped;
@@ -172,7 +174,8 @@ void parse_url(std::string_view url, Options& o) {
   std::string authority(url.substr(0, slash));
   if (slash != std::string_view::npos) o.path = url.substr(slash);
   size_t colon = authority.find(':');
-  if (colon != std::string::npos) o.port = static_cast<uint16_t>(std::atoi(authority.c_str() + colon + 1));
+  if (colon != std::string::npos)
+    o.port = static_cast<uint16_t>(std::atoi(authority.c_str() + colon + 1));
   o.host = authority.substr(0, colon);
   if (o.host == "localhost") o.host = "127.0.0.1";
   if (!o.host.starts_with("127.")) die("a target that is not loopback is refused: " + o.host);
@@ -232,7 +235,8 @@ struct Connection {
 
 class Load {
  public:
-  explicit Load(const Options& o) : options_(o), meter_(o.pids), random_(o.seed), connections_(o.connections) {}
+  explicit Load(const Options& o)
+      : options_(o), meter_(o.pids), random_(o.seed), connections_(o.connections) {}
   int run();
 
  private:
@@ -292,7 +296,8 @@ void Load::send_request(Connection& c) {
     rest.remove_prefix(at + 3);
   }
   path += rest;
-  c.out = "GET " + path + " HTTP/1.1\r\nHost: " + options_.host + ":" + std::to_string(options_.port) + "\r\n\r\n";
+  c.out = "GET " + path + " HTTP/1.1\r\nHost: " + options_.host + ":" +
+          std::to_string(options_.port) + "\r\n\r\n";
   c.sent = 0;
   c.in.clear();
   c.head_bytes = 0;
@@ -318,9 +323,11 @@ bool Load::complete(Connection& c) {
     c.head_bytes = end + 4;
     c.status = std::atoi(c.in.c_str() + 9);
     std::string head = c.in.substr(0, end);
-    std::transform(head.begin(), head.end(), head.begin(), [](unsigned char b) { return std::tolower(b); });
+    std::transform(head.begin(), head.end(), head.begin(),
+                   [](unsigned char b) { return std::tolower(b); });
     size_t length = head.find("\r\ncontent-length:");
-    c.body_bytes = length == std::string::npos ? 0 : std::strtoull(head.c_str() + length + 17, nullptr, 10);
+    c.body_bytes =
+        length == std::string::npos ? 0 : std::strtoull(head.c_str() + length + 17, nullptr, 10);
     c.chunked = head.find("\r\ntransfer-encoding: chunked") != std::string::npos;
     c.closes = head.find("\r\nconnection: close") != std::string::npos;
   }
@@ -336,7 +343,8 @@ void Load::answered(size_t i) {
   --active_;
   if (c.status < 200 || c.status > 299) {
     ++not_2xx_;
-    if (first_error_.empty()) first_error_ = std::to_string(c.status) + " " + c.in.substr(c.head_bytes, 120);
+    if (first_error_.empty())
+      first_error_ = std::to_string(c.status) + " " + c.in.substr(c.head_bytes, 120);
   }
   if (!may_send()) return;
   if (c.closes) open(i);
@@ -376,7 +384,9 @@ int Load::run() {
   setrlimit(RLIMIT_NOFILE, &files);
   if (options_.quiet_s > 0) meter_.wait_for_quiet(options_.quiet_s);
 
-  auto to_clock = [](double s) { return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s)); };
+  auto to_clock = [](double s) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
+  };
   long rss_before = meter_.rss_kb();
   rss_peak_kb_ = rss_before;
   Usage before = meter_.usage();
@@ -409,27 +419,31 @@ int Load::run() {
   }
   double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   Usage after = meter_.usage();
-  Usage used{after.server_s - before.server_s, after.machine_s - before.machine_s, after.self_s - before.self_s};
+  Usage used{after.server_s - before.server_s, after.machine_s - before.machine_s,
+             after.self_s - before.self_s};
   print(seconds, used, rss_before, meter_.rss_kb());
   return errors_ > 0 || not_2xx_ > 0 ? 1 : 0;
 }
 
 void Load::print(double seconds, const Usage& used, long rss_before, long rss_after) const {
   double n = static_cast<double>(latencies_.count());
-  std::printf("{\"label\":\"%s\",\"path\":\"%s\",\"conns\":%zu,\"requests\":%.0f,\"secs\":%.3f,\"rps\":%.0f",
-              options_.label.c_str(), options_.path.c_str(), options_.connections, n, seconds, n / seconds);
+  std::printf(
+      "{\"label\":\"%s\",\"path\":\"%s\",\"conns\":%zu,\"requests\":%.0f,\"secs\":%.3f,\"rps\":%."
+      "0f",
+      options_.label.c_str(), options_.path.c_str(), options_.connections, n, seconds, n / seconds);
   std::printf(",\"mean_us\":%.1f", latencies_.mean_us());
   for (auto [name, p] : {std::pair{"p50", 50.0}, {"p90", 90.0}, {"p99", 99.0}, {"p999", 99.9}}) {
     std::printf(",\"%s_us\":%.1f", name, latencies_.percentile_us(p));
   }
-  std::printf(",\"max_us\":%.1f,\"errors\":%lu,\"non2xx\":%lu,\"resp_bytes\":%lu,\"client_cores\":%.2f",
-              latencies_.max_us(), errors_, not_2xx_, bytes_, used.self_s / seconds);
+  std::printf(
+      ",\"max_us\":%.1f,\"errors\":%lu,\"non2xx\":%lu,\"resp_bytes\":%lu,\"client_cores\":%.2f",
+      latencies_.max_us(), errors_, not_2xx_, bytes_, used.self_s / seconds);
   if (meter_.watching()) {
     double other = std::max(0.0, used.machine_s - used.self_s - used.server_s);
-    std::printf(",\"other_cores\":%.2f,\"server_cpu_us_per_req\":%.2f,\"server_cores\":%.2f", other / seconds,
-                n > 0 ? used.server_s * 1e6 / n : 0.0, used.server_s / seconds);
-    std::printf(",\"rss_before_kb\":%ld,\"rss_after_kb\":%ld,\"rss_peak_kb\":%ld", rss_before, rss_after,
-                std::max(rss_peak_kb_, rss_after));
+    std::printf(",\"other_cores\":%.2f,\"server_cpu_us_per_req\":%.2f,\"server_cores\":%.2f",
+                other / seconds, n > 0 ? used.server_s * 1e6 / n : 0.0, used.server_s / seconds);
+    std::printf(",\"rss_before_kb\":%ld,\"rss_after_kb\":%ld,\"rss_peak_kb\":%ld", rss_before,
+                rss_after, std::max(rss_peak_kb_, rss_after));
   }
   if (!first_error_.empty()) {
     std::string safe = first_error_;
