@@ -73,6 +73,43 @@ std::unique_ptr<StoreUnderTest> make_s3(std::vector<std::string> options) {
   return std::make_unique<S3UnderTest>(server);
 }
 
+// A real store, in a prefix of its own for each test:
+// CELLD_TEST_S3_ENDPOINT, CELLD_TEST_S3_BUCKET, CELLD_TEST_S3_BARE_ETAGS=1 and the AWS_ keys.
+struct ExternalS3UnderTest final : StoreUnderTest {
+  ExternalS3UnderTest() {
+    Environment environment = process_environment();
+    S3Options options;
+    options.endpoint = *environment("CELLD_TEST_S3_ENDPOINT");
+    options.bucket = environment("CELLD_TEST_S3_BUCKET").value_or("celld-test");
+    options.region = environment("AWS_REGION").value_or("us-east-1");
+    auto credentials = credentials_from(environment);
+    CHECK(credentials) << credentials.error().message;
+    options.credentials = *credentials;
+    options.dialect = std::make_shared<StoreDialect>();
+    if (environment("CELLD_TEST_S3_BARE_ETAGS")) options.dialect->etag_quotes = EtagQuotes::kBare;
+    auto made = S3Store::make(
+        real.world(), std::make_shared<CurlTransport>(real.io(), real.world()), std::move(options));
+    CHECK(made) << made.error().message;
+    std::shared_ptr<ObjectStore> bucket = std::move(*made);
+    std::string prefix = "t" + std::to_string(real.world().random_u64()) + "/";
+    s3 = std::make_unique<PrefixStore>(std::move(bucket), std::move(prefix));
+  }
+  World& world() override { return real.world(); }
+  ObjectStore& store() override { return *s3; }
+  void run_until(const std::function<bool()>& condition) override { real.run_until(condition); }
+  RealWorld real;
+  std::unique_ptr<PrefixStore> s3;
+};
+
+std::vector<StoreBackend> external_stores() {
+  if (!process_environment()("CELLD_TEST_S3_ENDPOINT")) return {};
+  return {StoreBackend{"external", [] { return std::make_unique<ExternalS3UnderTest>(); }}};
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StoreConformance);
+INSTANTIATE_TEST_SUITE_P(External, StoreConformance, ::testing::ValuesIn(external_stores()),
+                         [](const auto& info) { return info.param.name; });
+
 INSTANTIATE_TEST_SUITE_P(
     Stores, StoreConformance,
     ::testing::Values(

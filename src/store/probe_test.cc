@@ -62,8 +62,7 @@ struct ProbeOfServer : ::testing::Test {
   RealWorld real;
   std::shared_ptr<StoreDialect> dialect = std::make_shared<StoreDialect>();
 
-  Result<void> probe(const S3Server& server, S3Options options) {
-    (void)server;
+  Result<void> probe_s3(S3Options options) {
     options.dialect = dialect;
     auto made = S3Store::make(real.world(),
                               std::make_shared<CurlTransport>(real.io(), real.world()), options);
@@ -75,7 +74,7 @@ struct ProbeOfServer : ::testing::Test {
   }
   Result<void> probe(std::vector<std::string> server_options) {
     S3Server server(std::move(server_options));
-    return probe(server, server.options("bucket"));
+    return probe_s3(server.options("bucket"));
   }
   std::string violation(std::vector<std::string> server_options) {
     auto result = probe(std::move(server_options));
@@ -89,6 +88,22 @@ struct ProbeOfServer : ::testing::Test {
 TEST_F(ProbeOfServer, good_stores_pass) {
   auto result = probe({"--etags=unique"});
   EXPECT_TRUE(result) << result.error().message;
+}
+
+// See conformance_test.cc for the variables.
+TEST_F(ProbeOfServer, an_external_store_passes) {
+  Environment environment = process_environment();
+  auto endpoint = environment("CELLD_TEST_S3_ENDPOINT");
+  if (!endpoint) GTEST_SKIP() << "CELLD_TEST_S3_ENDPOINT is not set";
+  S3Options options;
+  options.endpoint = *endpoint;
+  options.bucket = environment("CELLD_TEST_S3_BUCKET").value_or("celld-test");
+  options.region = environment("AWS_REGION").value_or("us-east-1");
+  options.credentials = *credentials_from(environment);
+  auto result = probe_s3(options);
+  EXPECT_TRUE(result) << result.error().message;
+  const bool bare = environment("CELLD_TEST_S3_BARE_ETAGS").has_value();
+  EXPECT_EQ(dialect->etag_quotes, bare ? EtagQuotes::kBare : EtagQuotes::kQuoted);
 }
 
 TEST_F(ProbeOfServer, the_quoting_of_etags_is_found_out) {
@@ -124,13 +139,13 @@ TEST_F(ProbeOfServer, ignored_ranges_and_missing_etags_are_violations) {
 
 TEST_F(ProbeOfServer, refused_keys_and_missing_buckets_fail_at_once) {
   S3Server server({"--bucket=other"});
-  auto missing = probe(server, server.options("bucket"));
+  auto missing = probe_s3(server.options("bucket"));
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, ErrorCode::kInvalid);
   EXPECT_THAT(missing.error().message, HasSubstr("NoSuchBucket"));
   S3Options options = server.options("other");
   options.credentials = fixed_credentials({"test", "wrong", ""});
-  auto refused = probe(server, options);
+  auto refused = probe_s3(options);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kForbidden);
   EXPECT_THAT(refused.error().message, HasSubstr("SignatureDoesNotMatch"));
@@ -151,7 +166,7 @@ TEST_F(ProbeOfServer, nobody_there_is_clear) {
   S3Server unused;
   S3Options options = unused.options("bucket");
   options.endpoint = endpoint;
-  auto result = probe(unused, options);
+  auto result = probe_s3(options);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(result.error().message, AllOf(HasSubstr("s3://bucket"), HasSubstr("3 attempts")));
