@@ -23,8 +23,8 @@ struct TuningOptions {
   std::chrono::milliseconds lease_ttl{10'000};    // CELLD_TTL_MS: 1,000 to 300,000
   std::chrono::milliseconds cpu_limit{30'000};    // CELLD_CPU_LIMIT_MS, of one event: 10 to 3,600,000
   uint32_t heap_limit_mb = 128;                   // CELLD_HEAP_LIMIT_MB, of one isolate: 16 to 65,536
-  uint32_t loops = 0;                             // CELLD_LOOPS, threads that run JavaScript: 0 = one
-                                                  // per core, up to 1,024
+  uint32_t loops = 0;                             // CELLD_LOOPS, threads that run Workers; twice as many
+                                                  // hold objects. 0 = one per core, up to 1,024
   std::chrono::milliseconds idle_evict{10'000};   // CELLD_IDLE_EVICT_MS: 0 to 86,400,000
 };
 

@@ -19,7 +19,9 @@ std::string host_name() {
 
 NodeConfig node_config(const TuningOptions& tuning) {
   NodeConfig config;
-  config.loops = tuning.loops != 0 ? tuning.loops : std::max(2u, std::thread::hardware_concurrency());
+  size_t cores = std::max(2u, std::thread::hardware_concurrency());
+  config.front_loops = tuning.loops != 0 ? tuning.loops : cores;
+  config.cell_loops = 2 * config.front_loops;
   config.loop.isolate.cpu_per_event = tuning.cpu_limit;
   config.loop.isolate.heap_bytes = static_cast<size_t>(tuning.heap_limit_mb) << 20;
   config.loop.idle_evict = tuning.idle_evict;

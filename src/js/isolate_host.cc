@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <mutex>
 
 #include "base/check.h"
 #include "js/isolate_internal.h"
@@ -31,6 +32,47 @@ void drop_own_frames(std::string& stack) {
       stack.erase(at, end - at);
     }
   }
+}
+
+// The prelude as V8 reads it in place: esbuild writes ASCII.
+class PreludeText final : public v8::String::ExternalOneByteStringResource {
+ public:
+  const char* data() const override { return celld_prelude_js; }
+  size_t length() const override { return celld_prelude_js_size; }
+  void Dispose() override {}
+};
+
+PreludeText& prelude_text() {
+  static PreludeText text;
+  return text;
+}
+
+// The compiled prelude of the first isolate, for the others.
+class CodeCache {
+ public:
+  explicit CodeCache(std::unique_ptr<v8::ScriptCompiler::CachedData> made) : made_(std::move(made)) {}
+  // For one compilation, which owns the result but not the bytes.
+  v8::ScriptCompiler::CachedData* data() const {
+    return new v8::ScriptCompiler::CachedData(made_->data, made_->length);
+  }
+
+ private:
+  std::unique_ptr<v8::ScriptCompiler::CachedData> made_;
+};
+
+std::mutex prelude_cache_mutex;
+std::shared_ptr<const CodeCache> prelude_cache_made;
+
+std::shared_ptr<const CodeCache> prelude_cache() {
+  std::lock_guard lock(prelude_cache_mutex);
+  return prelude_cache_made;
+}
+
+void keep_prelude_cache(v8::ScriptCompiler::CachedData* made) {
+  std::unique_ptr<v8::ScriptCompiler::CachedData> owned(made);
+  if (!owned) return;
+  std::lock_guard lock(prelude_cache_mutex);
+  if (!prelude_cache_made) prelude_cache_made = std::make_shared<const CodeCache>(std::move(owned));
 }
 
 constexpr const char* kHookNames[] = {
@@ -215,16 +257,23 @@ Result<void> IsolateHost::run_prelude() {
   context->Global()->Set(context, to_v8(isolate_, "native"), natives).Check();
 
   v8::TryCatch caught(isolate_);
-  v8::Local<v8::String> source =
-      to_v8(isolate_, std::string_view(celld_prelude_js, celld_prelude_js_size));
+  v8::Local<v8::String> source;
+  if (!v8::String::NewExternalOneByte(isolate_, &prelude_text()).ToLocal(&source)) {
+    return fail(Error::internal("the prelude is too large"));
+  }
   v8::ScriptOrigin origin = module_origin(isolate_, to_v8(isolate_, "celld:prelude"), false);
-  v8::ScriptCompiler::Source script_source(source, origin);
+  std::shared_ptr<const CodeCache> cache = prelude_cache();
+  v8::ScriptCompiler::Source script_source(source, origin, cache ? cache->data() : nullptr);
   v8::Local<v8::Script> script;
   v8::Local<v8::Value> ignored;
-  if (!v8::ScriptCompiler::Compile(context, &script_source).ToLocal(&script) ||
+  if (!v8::ScriptCompiler::Compile(context, &script_source,
+                                   cache ? v8::ScriptCompiler::kConsumeCodeCache
+                                         : v8::ScriptCompiler::kNoCompileOptions)
+           .ToLocal(&script) ||
       !script->Run(context).ToLocal(&ignored)) {
     return fail(Error::internal("the prelude failed: " + describe_exception(caught)));
   }
+  if (!cache) keep_prelude_cache(v8::ScriptCompiler::CreateCodeCache(script->GetUnboundScript()));
   context->Global()->Delete(context, to_v8(isolate_, "native")).Check();
   // Like Workers: no code from strings.
   context->AllowCodeGenerationFromStrings(false);

@@ -36,8 +36,8 @@ js::JsError no_authority() {
 
 }  // namespace
 
-Loop::Loop(size_t index, Control& control, LoopOptions options)
-    : index_(index),
+Loop::Loop(std::string name, Control& control, LoopOptions options)
+    : name_(std::move(name)),
       control_(control),
       options_(std::move(options)),
       world_(io_),
@@ -47,8 +47,7 @@ Loop::~Loop() = default;
 
 void Loop::start() {
   thread_ = std::thread([this] {
-    std::string name = "loop-" + std::to_string(index_);
-    pthread_setname_np(pthread_self(), name.c_str());
+    pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
     server_ = std::make_unique<HttpServer>(
         io_, options_.http, [this](std::shared_ptr<HttpExchange> e) { serve(std::move(e)); });
     fetch_client_ = std::make_unique<FetchClient>(io_);
@@ -79,8 +78,8 @@ void Loop::adopt_socket(int fd) {
   post([this, fd] { server_->adopt(fd); });
 }
 
-Loop& Loop::loop_of(const CellId& cell) {
-  return *loops_[std::hash<std::string>()(cell.value) % loops_.size()];
+Loop& Loop::loop_of(const CellId& cell) const {
+  return *homes_[std::hash<std::string>()(cell.value) % homes_.size()];
 }
 
 bool Loop::has_authority() {
@@ -474,6 +473,8 @@ void Loop::Resident::commit(std::vector<NumberedPage> pages, uint32_t page_count
   c.txid = cell.committed;
   c.pages = std::move(pages);
   c.page_count = page_count;
+  auto now = std::chrono::system_clock::now().time_since_epoch();
+  c.time = WallMs{std::chrono::duration_cast<std::chrono::milliseconds>(now).count()};
   if (alarm_change_ms) {
     AlarmChange change;
     if (*alarm_change_ms) change.at = WallMs{**alarm_change_ms};

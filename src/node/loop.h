@@ -39,11 +39,13 @@ struct LoopOptions {
 
 class Loop final : public js::IsolateServices {
  public:
-  Loop(size_t index, Control& control, LoopOptions options);
+  Loop(std::string name, Control& control, LoopOptions options);
   ~Loop() override;
 
-  // The loops by index, this one among them, which decides where a cell lives. Before start().
-  void set_peers(std::vector<Loop*> loops) { loops_ = std::move(loops); }
+  // The loops that cells live on, in the same order for every loop. Before start().
+  void set_homes(std::vector<Loop*> homes) { homes_ = std::move(homes); }
+  // Where a cell lives. Any thread.
+  Loop& loop_of(const CellId& cell) const;
   void start();
   void join();
   // Any thread.
@@ -83,7 +85,6 @@ class Loop final : public js::IsolateServices {
   struct Resident;
   class OutgoingFetch;
 
-  Loop& loop_of(const CellId& cell);
   bool has_authority();
   void deliver(js::CellAddress to, js::CellEvent event);
   Resident& resident(const CellId& cell);
@@ -104,12 +105,12 @@ class Loop final : public js::IsolateServices {
               js::Outcome<js::HttpResponseMessage> outcome);
   void answer_error(HttpExchange& exchange, const js::JsError& error);
 
-  const size_t index_;
+  const std::string name_;  // of the thread
   Control& control_;
   const LoopOptions options_;
   boost::asio::io_context io_;
   AsioWorld world_;
-  std::vector<Loop*> loops_;
+  std::vector<Loop*> homes_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
   std::thread thread_;
 

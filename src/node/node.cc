@@ -1,6 +1,7 @@
 #include "node/node.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "base/check.h"
 
@@ -46,27 +47,37 @@ Task<Result<void>> Node::join(ObjectStore& data, ObjectStore& lease) {
   core_ = std::make_unique<Core>(world_, data, lease, *this, config_.core);
   CO_TRY(co_await core_->start());
   CO_TRY(data_dir_.remember(config_.core.node));
-  for (size_t i = 0; i < config_.loops; ++i) {
-    loops_.push_back(std::make_unique<Loop>(i, *this, config_.loop));
+  std::vector<Loop*> homes;
+  for (size_t i = 0; i < config_.front_loops + config_.cell_loops; ++i) {
+    bool front = i < config_.front_loops;
+    std::string name = front ? "front-" + std::to_string(i)
+                             : "cells-" + std::to_string(i - config_.front_loops);
+    loops_.push_back(std::make_unique<Loop>(std::move(name), *this, config_.loop));
+    if (!front) homes.push_back(loops_.back().get());
   }
-  std::vector<Loop*> peers;
-  for (auto& loop : loops_) peers.push_back(loop.get());
-  for (auto& loop : loops_) loop->set_peers(peers);
+  for (auto& loop : loops_) loop->set_homes(homes);
   for (auto& loop : loops_) loop->start();
   co_return Result<void>();
 }
 
 Task<Result<void>> Node::adopt(std::shared_ptr<const js::WorkerCode> code,
                                std::vector<std::string> crons) {
-  // The first loop finds out whether the code loads; the others follow.
-  for (auto& loop : loops_) {
-    OneShot<Result<void>> loaded(world_);
-    Loop* target = loop.get();
-    target->post([this, target, code, &loaded] {
-      Result<void> result = target->load(code);
-      world_.post_from_any_thread([&loaded, result = std::move(result)] { loaded.set(result); });
+  // The first loop finds out whether the code loads; the others follow, all at once.
+  auto load = [](Node* self, Loop* loop, std::shared_ptr<const js::WorkerCode> c) -> Task<Result<void>> {
+    OneShot<Result<void>> loaded(self->world_);
+    loop->post([self, loop, c, &loaded] {
+      Result<void> result = loop->load(c);
+      self->world_.post_from_any_thread([&loaded, result = std::move(result)] { loaded.set(result); });
     });
-    CO_TRY(co_await loaded.take());
+    co_return co_await loaded.take();
+  };
+  Task<Result<void>> first = load(this, loops_.front().get(), code);
+  CO_TRY(co_await std::move(first));
+  std::vector<Task<Result<void>>> rest;
+  for (size_t i = 1; i < loops_.size(); ++i) rest.push_back(load(this, loops_[i].get(), code));
+  std::vector<Result<void>> results = co_await join_all(world_, std::move(rest));
+  for (Result<void>& result : results) {
+    if (!result) co_return fail(std::move(result).error());
   }
   for (const std::string& refused : crons_.set(crons)) {
     log(js::LogLevel::kError, "the cron expression \"" + refused + "\" of the deployment is not valid");
@@ -76,8 +87,8 @@ Task<Result<void>> Node::adopt(std::shared_ptr<const js::WorkerCode> code,
 
 Result<uint16_t> Node::listen() {
   std::vector<Acceptor::Sink> sinks;
-  for (auto& loop : loops_) {
-    sinks.push_back([target = loop.get()](int fd) { target->adopt_socket(fd); });
+  for (size_t i = 0; i < config_.front_loops; ++i) {
+    sinks.push_back([target = loops_[i].get()](int fd) { target->adopt_socket(fd); });
   }
   TRY_ASSIGN(acceptor_, Acceptor::listen(io_, config_.listen_address, config_.listen_port,
                                          std::move(sinks)));
@@ -123,19 +134,16 @@ void Node::stop_loops() {
   for (auto& loop : loops_) loop->join();
 }
 
-size_t Node::loop_index(const CellId& cell) const {
-  return std::hash<std::string>()(cell.value) % loops_.size();
-}
+Loop& Node::loop_of(const CellId& cell) const { return loops_.front()->loop_of(cell); }
 
 // --- CoreHost ---
 
 void Node::on_proven(std::span<const Proven> proven) {
   under_pressure_.store(core_->under_pressure(), std::memory_order_relaxed);
-  std::vector<std::vector<Proven>> by_loop(loops_.size());
-  for (const Proven& p : proven) by_loop[loop_index(p.cell)].push_back(p);
-  for (size_t i = 0; i < by_loop.size(); ++i) {
-    if (by_loop[i].empty()) continue;
-    loops_[i]->post([loop = loops_[i].get(), list = std::move(by_loop[i])] { loop->on_proven(list); });
+  std::unordered_map<Loop*, std::vector<Proven>> by_loop;
+  for (const Proven& p : proven) by_loop[&loop_of(p.cell)].push_back(p);
+  for (auto& [loop, list] : by_loop) {
+    loop->post([loop, list = std::move(list)] { loop->on_proven(list); });
   }
 }
 
@@ -150,7 +158,7 @@ void Node::on_fenced(FenceReason reason, std::string detail) {
 
 void Node::on_alarm_due(CellId cell, WallMs scheduled) {
   if (loops_.empty()) return;
-  Loop* loop = loops_[loop_index(cell)].get();
+  Loop* loop = &loop_of(cell);
   loop->post([loop, cell, scheduled] { loop->on_alarm_due(cell, scheduled); });
 }
 
@@ -161,7 +169,7 @@ Task<Result<DatabaseImage>> Node::snapshot(CellId cell, Txid* at) {
   };
   auto taken = std::make_shared<Taken>();
   OneShot<bool> done(world_);
-  Loop* loop = loops_[loop_index(cell)].get();
+  Loop* loop = &loop_of(cell);
   loop->post([this, loop, cell, taken, &done] {
     taken->image = loop->snapshot(cell, &taken->at);
     world_.post_from_any_thread([&done] { done.set(true); });

@@ -23,7 +23,10 @@ namespace celld {
 struct NodeConfig {
   std::string listen_address = "127.0.0.1";
   uint16_t listen_port = 8787;
-  size_t loops = 2;
+  // Threads that hold connections and run the Worker, and threads that hold objects. They are apart
+  // so that an object that never comes back holds up only the objects of its own thread.
+  size_t front_loops = 2;
+  size_t cell_loops = 4;
   LoopOptions loop;
   CoreOptions core;  // node and predecessor are filled in
   Duration shutdown_deadline{std::chrono::milliseconds(9'500)};
@@ -72,7 +75,7 @@ class Node final : public CoreHost, public Control {
   void log(js::LogLevel level, std::string text) override;
 
  private:
-  size_t loop_index(const CellId& cell) const;
+  Loop& loop_of(const CellId& cell) const;
 
   boost::asio::io_context& io_;
   AsioWorld& world_;
@@ -80,7 +83,7 @@ class Node final : public CoreHost, public Control {
   DataDir data_dir_;
   LogSink log_;
   std::unique_ptr<Core> core_;
-  std::vector<std::unique_ptr<Loop>> loops_;
+  std::vector<std::unique_ptr<Loop>> loops_;  // the front ones, then those of cells
   std::unique_ptr<Acceptor> acceptor_;
   std::atomic<bool> under_pressure_{false};
   std::optional<std::string> fenced_;

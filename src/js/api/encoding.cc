@@ -206,7 +206,9 @@ void base64_encode(Args args) {
   v8::Isolate* isolate = args.GetIsolate();
   v8::Local<v8::String> s = args[0].As<v8::String>();
   if (!s->ContainsOnlyOneByte()) {
-    return throw_error(isolate, "InvalidCharacterError", "btoa() can only operate on characters in the Latin1 (ISO/IEC 8859-1) range.");
+    return throw_error(
+        isolate, "InvalidCharacterError",
+        "btoa() can only operate on characters in the Latin1 (ISO/IEC 8859-1) range.");
   }
   std::string in(static_cast<size_t>(s->Length()), '\0');
   s->WriteOneByte(isolate, reinterpret_cast<uint8_t*>(in.data()), 0, s->Length(),
