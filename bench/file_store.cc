@@ -52,8 +52,8 @@ void create(benchmark::State& state, Fsync fsync) {
       }
       while (running > 0) io.run_one();
     }
-    state.counters["us_per_create"] =
-        benchmark::Counter(static_cast<double>(state.iterations() * kBatch) / 1e6,
+    state.counters["create"] =
+        benchmark::Counter(static_cast<double>(state.iterations() * kBatch),
                            benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
     state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * kBatch));
   }
