@@ -43,22 +43,28 @@ Task<Result<PeerState>> Recoverer::look(NodeId node, Deadline deadline) {
 }
 
 Task<Result<void>> Recoverer::recover(NodeId node, Deadline deadline) {
-  std::shared_ptr<Shared> shared;
-  if (auto it = running_.find(node); it != running_.end()) {
-    shared = it->second;
-  } else {
-    shared = std::make_shared<Shared>(world_);
-    running_[node] = shared;
-    tasks_.spawn(run(node, deadline, shared));
-  }
-  while (!shared->result) {
-    bool notified = co_await shared->done.wait_until(deadline);
-    if (!notified && !shared->result) {
-      Error e = Error::unavailable("recovery of node " + node.value + " goes on");
-      co_return fail(std::move(e));
+  for (;;) {
+    std::shared_ptr<Shared> shared;
+    bool ours = !running_.contains(node);
+    if (ours) {
+      shared = std::make_shared<Shared>(world_);
+      running_[node] = shared;
+      tasks_.spawn(run(node, deadline, shared));
+    } else {
+      shared = running_[node];
     }
+    while (!shared->result) {
+      bool notified = co_await shared->done.wait_until(deadline);
+      if (!notified && !shared->result) {
+        Error e = Error::unavailable("recovery of node " + node.value + " goes on");
+        co_return fail(std::move(e));
+      }
+    }
+    // Somebody else's may have failed for want of time that we have.
+    bool again = !ours && !*shared->result && shared->result->error().code == ErrorCode::kUnavailable &&
+                 !bucket_.stopped();
+    if (!again) co_return *shared->result;
   }
-  co_return *shared->result;
 }
 
 Task<void> Recoverer::run(NodeId node, Deadline deadline, std::shared_ptr<Shared> shared) {

@@ -1,0 +1,74 @@
+#include "core/bucket.h"
+
+#include <gtest/gtest.h>
+
+#include "core/testing/fleet.h"
+
+namespace celld::testing {
+namespace {
+
+struct BucketTest : ::testing::Test {
+  Fleet fleet{1};
+  TestNodeWorld node{fleet.world};
+  SimStore store{fleet.world, node, fleet.bucket};
+  bool stopped = false;
+  Bucket bucket{node, store, seconds(2), [this] { return stopped; }};
+
+  Settled settle(const std::string& key, const std::string& body, Condition condition,
+                 Duration time = seconds(20)) {
+    return fleet.run(bucket.settle(key, Blob(body), std::move(condition), node.deadline_in(time)));
+  }
+};
+
+TEST_F(BucketTest, an_applied_write_whose_reply_is_lost_is_found_by_reading_back) {
+  int lost = 0;
+  store.lose_reply = [&](const std::string& op, const std::string&) { return op == "put_if" && lost++ < 1; };
+  Settled s = settle("k", "ours", Condition::create());
+  EXPECT_EQ(s.kind, Settled::kApplied);
+  EXPECT_EQ(s.version, fleet.bucket.get("k")->version);
+}
+
+TEST_F(BucketTest, a_request_that_never_arrived_is_repeated_with_the_same_bytes) {
+  int lost = 0;
+  store.lose_request = [&](const std::string& op, const std::string&) { return op == "put_if" && lost++ < 3; };
+  EXPECT_EQ(settle("k", "ours", Condition::create()).kind, Settled::kApplied);
+  EXPECT_EQ(fleet.bucket.get("k")->body.view(), "ours");
+}
+
+TEST_F(BucketTest, a_rejection_shows_what_is_there_instead) {
+  Version old = fleet.bucket.put("k", Blob("v1"));
+  fleet.bucket.put("k", Blob("v2"));
+  Settled s = settle("k", "ours", Condition::swap(old));
+  EXPECT_EQ(s.kind, Settled::kRejected);
+  ASSERT_TRUE(s.current);
+  EXPECT_EQ(s.current->body.view(), "v2");
+  EXPECT_EQ(settle("none", "ours", Condition::swap(old)).kind, Settled::kRejected);
+}
+
+TEST_F(BucketTest, a_rejection_by_our_own_earlier_attempt_counts_as_applied) {
+  Version old = fleet.bucket.put("k", Blob("v1"));
+  int call = 0;  // the first attempt applies without reply, and so does every read-back fail once
+  store.lose_reply = [&](const std::string&, const std::string&) { return call++ < 2; };
+  EXPECT_EQ(settle("k", "ours", Condition::swap(old)).kind, Settled::kApplied);
+}
+
+TEST_F(BucketTest, what_is_not_known_at_the_deadline_is_unsettled_not_rejected) {
+  store.cut_off = true;
+  EXPECT_EQ(settle("k", "ours", Condition::create(), seconds(5)).kind, Settled::kUnsettled);
+  EXPECT_EQ(fleet.world.now().since_start, std::min<Duration>(fleet.world.now().since_start, seconds(6)));
+}
+
+TEST_F(BucketTest, reads_are_repeated_within_the_deadline_and_end_when_stopped) {
+  int lost = 0;
+  store.lose_reply = [&](const std::string&, const std::string&) { return lost++ < 2; };
+  fleet.bucket.put("k", Blob("v"));
+  EXPECT_TRUE(fleet.run(bucket.get("k", node.deadline_in(seconds(20)))));
+  EXPECT_EQ(fleet.run(bucket.get("absent", node.deadline_in(seconds(20)))).error().code, ErrorCode::kNotFound);
+  store.cut_off = true;
+  EXPECT_EQ(fleet.run(bucket.get("k", node.deadline_in(seconds(3)))).error().code, ErrorCode::kUnavailable);
+  stopped = true;
+  EXPECT_EQ(fleet.run(bucket.get("k", Deadline::never())).error().code, ErrorCode::kFenced);
+}
+
+}  // namespace
+}  // namespace celld::testing
