@@ -6,6 +6,7 @@
 #include "core/records.h"
 #include "core/slot.h"
 #include "core/testing/fleet.h"
+#include "ltx/ltx.h"
 
 namespace celld::testing {
 namespace {
@@ -445,6 +446,50 @@ TEST(Core, dur_05_dur_06_chains_stay_short_however_many_writes) {
   ASSERT_TRUE(fleet.run(b.wake(kCell, seconds(30))));
   EXPECT_LE(b.data.requests - requests, 35u);
   EXPECT_EQ(b.cells.at(kCell).state->txid, Txid(2000));
+  fleet.shut_down(b);
+}
+
+TEST(Core, sources_of_a_snapshot_stay_until_the_new_manifest_is_definite) {
+  Fleet fleet(27);
+  CoreOptions options;
+  options.drain_interval = milliseconds(50);
+  options.chain_objects_max = 4;
+  FleetNode& a = fleet.started("a", std::nullopt, options);
+  ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
+  a.data.lose_request = [](const std::string& op, const std::string& key) {
+    return op == "put_if" && key.ends_with("own.json");
+  };
+  ASSERT_TRUE(fleet.run(writes(a, kCell, 8, milliseconds(200))));
+  fleet.world.run_for(seconds(5));
+  EXPECT_GE(fleet.bucket.count(ltx_prefix(kCell)), 8u);
+  a.data.lose_request = nullptr;
+  fleet.world.run_for(seconds(5));
+  EXPECT_LE(fleet.bucket.count(ltx_prefix(kCell)), 5u);
+  EXPECT_FALSE(owner_of(fleet, kCell).manifest.objects.empty());
+  a.hibernate(kCell);
+  fleet.shut_down(a);
+}
+
+// Its deletion may be under way: seen by the LIST, gone at the GET.
+TEST(Core, an_object_that_a_manifest_left_out_is_never_taken_up_again) {
+  Fleet fleet(28);
+  CoreOptions options;
+  options.drain_interval = milliseconds(50);
+  options.chain_objects_max = 4;
+  FleetNode& a = fleet.started("a", std::nullopt, options);
+  ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
+  ASSERT_TRUE(fleet.run(writes(a, kCell, 12, milliseconds(200))));
+  fleet.world.run_for(seconds(5));
+  a.kill();
+  Manifest manifest = owner_of(fleet, kCell).manifest;
+  ASSERT_GE(manifest.txid, Txid(5));
+  // As attractive as it gets to a planner, and unreadable.
+  fleet.bucket.put(ltx_key(kCell, Epoch(1), 0xffff, Txid(1), manifest.txid), Blob("being deleted"));
+  FleetNode& b = fleet.started("b", NodeId("a"));
+  auto woken = fleet.run(b.wake(kCell, seconds(30)));
+  ASSERT_TRUE(woken) << woken.error().message;
+  EXPECT_EQ(b.cells.at(kCell).state->txid, Txid(12));
+  b.hibernate(kCell);
   fleet.shut_down(b);
 }
 
