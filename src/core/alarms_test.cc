@@ -22,6 +22,7 @@ struct Alarms : ::testing::Test {
   FleetNode& node(const std::string& id, std::optional<NodeId> predecessor = std::nullopt) {
     CoreOptions options;
     options.wake_scan_interval = seconds(10);
+    options.drain_interval = seconds(2);
     FleetNode& n = fleet.add(id, std::move(predecessor), options);
     n.on_alarm = [this, id](CellId cell, WallMs scheduled) {
       EXPECT_EQ(cell, kCell);

@@ -182,7 +182,9 @@ TEST(Core, shutdown_releases_everything_and_leaves_no_lease_journal_or_index) {
 
 TEST(Core, drained_slots_are_deleted_and_the_mark_advances) {
   Fleet fleet(8);
-  FleetNode& a = fleet.started("a");
+  CoreOptions options;
+  options.drain_interval = seconds(2);
+  FleetNode& a = fleet.started("a", std::nullopt, options);
   ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
   ASSERT_TRUE(fleet.run(writes(a, kCell, 100, milliseconds(20))));
   fleet.world.run_for(seconds(5));
@@ -192,6 +194,30 @@ TEST(Core, drained_slots_are_deleted_and_the_mark_advances) {
   ASSERT_TRUE(node);
   EXPECT_GT(node->journal.drained, Slot(10));
   fleet.shut_down(a);
+}
+
+TEST(Core, a_busy_journal_is_drained_before_a_takeover_of_it_would_take_long) {
+  Fleet fleet(29);
+  CoreOptions options;
+  options.drain_interval = seconds(1000);
+  FleetNode& a = fleet.started("a", std::nullopt, options);
+  ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
+  size_t slots_max = 0;
+  for (int i = 0; i < 3000; ++i) {
+    a.write(kCell, 1, 2);
+    fleet.world.run_for(milliseconds(11));
+    slots_max = std::max(slots_max, fleet.bucket.count("journal/"));
+  }
+  EXPECT_LE(slots_max, 1200u);
+  ASSERT_TRUE(fleet.settle_writes(a));
+  a.kill();
+  MonoTime before = fleet.world.now();
+  FleetNode& b = fleet.started("b", NodeId("a"));
+  ASSERT_TRUE(fleet.run(b.wake(kCell, seconds(30))));
+  EXPECT_LT(fleet.world.now() - before, seconds(2));
+  EXPECT_EQ(b.cells.at(kCell).state->txid, Txid(3000));
+  b.hibernate(kCell);
+  fleet.shut_down(b);
 }
 
 TEST(Core, an_idle_node_writes_its_lease_every_third_of_the_ttl_and_nothing_per_cell) {

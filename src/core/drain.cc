@@ -11,6 +11,8 @@ namespace celld {
 namespace {
 
 constexpr size_t kPutsInFlight = 16;
+// A takeover reads every slot that is not drained; this many take it about a second.
+constexpr uint64_t kSlotsUndrainedMax = 1024;
 // Each holds a database or a good part of one in memory.
 constexpr size_t kCompactionsInFlight = 2;
 constexpr unsigned kMergedLevel = 1;
@@ -60,7 +62,9 @@ void Drainer::request() {
 void Drainer::something_to_do() {
   bool drainable = journal_.drainable() > lease_.drained();
   if (!drainable && !alarms_.dirty()) return;
-  if (drainable && journal_.bytes_undrained() > undrained_bytes_max_ / 2) return request();
+  bool much = journal_.bytes_undrained() > undrained_bytes_max_ / 2 ||
+              journal_.drainable().value - lease_.drained().value >= kSlotsUndrainedMax;
+  if (drainable && much) return request();
   if (next_cycle_ != MonoTime::max()) return;
   next_cycle_ = world_.now() + interval_;
   wake_.notify_all();

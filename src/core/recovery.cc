@@ -10,7 +10,7 @@ namespace celld {
 
 namespace {
 
-constexpr size_t kReadsInFlight = 16;
+constexpr size_t kReadsInFlight = 64;
 constexpr size_t kWritesInFlight = 16;
 // Enough for a fence record and for the head of a data slot.
 constexpr uint64_t kHeadBytes = 512;
