@@ -195,8 +195,10 @@ Result<void> Loop::open_storage(Resident& r, Activation activation) {
   r.cell.epoch = activation.epoch;
   r.cell.committed = r.cell.proven = activation.txid;
   r.cell.storage = std::make_unique<CellStorage>(&r, options);
-  bool fresh = activation.image.page_count == 0;
-  if (fresh) return {};
+  if (activation.image.page_count == 0) {
+    control_.set_alarm(r.cell.id, std::nullopt);
+    return {};
+  }
   TRY(r.cell.storage->pages().load(std::move(activation.image.pages), activation.image.page_count));
   auto alarm = r.cell.storage->alarm();
   if (!alarm) return fail(Error::corrupt("the database of " + r.cell.id.value + ": " + alarm.error().message));
