@@ -230,7 +230,7 @@ void IsolateHost::fire_timer(uint32_t id) {
 
 // --- pipes and bodies ---
 
-uint32_t IsolateHost::add_reader(std::shared_ptr<Pipe> p, uint32_t io) {
+uint32_t IsolateHost::add_reader(PipeReader p, uint32_t io) {
   uint32_t id = ++last_pipe_;
   Who owner = who();
   readers_.emplace(id, Reader{std::move(p), io, owner.cell ? owner.cell->index : -1});
@@ -239,12 +239,12 @@ uint32_t IsolateHost::add_reader(std::shared_ptr<Pipe> p, uint32_t io) {
 
 std::shared_ptr<Pipe> IsolateHost::reader(uint32_t id) const {
   auto it = readers_.find(id);
-  return it == readers_.end() ? nullptr : it->second.pipe;
+  return it == readers_.end() ? nullptr : it->second.pipe.pipe();
 }
 
-std::shared_ptr<Pipe> IsolateHost::take_reader(uint32_t id) {
+PipeReader IsolateHost::take_reader(uint32_t id) {
   auto it = readers_.find(id);
-  if (it == readers_.end()) return nullptr;
+  if (it == readers_.end()) return {};
   auto p = std::move(it->second.pipe);
   readers_.erase(it);
   return p;
@@ -253,47 +253,46 @@ std::shared_ptr<Pipe> IsolateHost::take_reader(uint32_t id) {
 void IsolateHost::drop_readers_of(uint32_t io, int32_t cell) {
   std::erase_if(readers_, [&](const auto& entry) {
     const Reader& r = entry.second;
-    bool ours = io != 0 ? r.io == io : r.cell == cell;
-    if (ours) r.pipe->cancel();
-    return ours;
+    return io != 0 ? r.io == io : r.cell == cell;
   });
 }
 
 uint32_t IsolateHost::create_pipe(std::optional<uint64_t> length) {
   Who owner = who();
-  auto p = std::make_shared<Pipe>(length);
-  uint32_t id = add_reader(p, 0);
+  auto [writer, reader] = make_pipe(length);
+  uint32_t id = add_reader(std::move(reader), 0);
   uint32_t io = 0;
   if (Event* e = event(owner.io)) {
     ++e->holds;
     io = e->io;
   }
-  p->on_cancelled([this, id, alive = alive_, &world = world_] {
+  writer->on_cancelled([this, id, alive = alive_, &world = world_] {
     world.post_from_any_thread([this, id, alive] {
-      if (*alive) drop_writer(id);
+      if (*alive) take_writer(id);
     });
   });
-  writers_.emplace(id, Writer{std::move(p), io, 0});
+  writers_.emplace(id, Writer{std::move(writer), io});
   return id;
 }
 
-IsolateHost::Writer* IsolateHost::writer(uint32_t id) {
+std::shared_ptr<Pipe> IsolateHost::writer(uint32_t id) const {
   auto it = writers_.find(id);
-  return it == writers_.end() ? nullptr : &it->second;
+  return it == writers_.end() ? nullptr : it->second.pipe.pipe();
 }
 
-void IsolateHost::drop_writer(uint32_t id) {
+PipeWriter IsolateHost::take_writer(uint32_t id) {
   auto it = writers_.find(id);
-  if (it == writers_.end()) return;
-  uint32_t io = it->second.io;
+  if (it == writers_.end()) return {};
+  Writer taken = std::move(it->second);
   writers_.erase(it);
-  if (io != 0) release(io);
+  if (taken.io != 0) release(taken.io);
+  return std::move(taken.pipe);
 }
 
 Body IsolateHost::body_from_v8(v8::Local<v8::Value> value) {
   if (value->IsString()) return Blob(to_utf8(isolate_, value));
   if (value->IsNumber()) {
-    if (auto p = take_reader(static_cast<uint32_t>(value.As<v8::Number>()->Value()))) return p;
+    if (PipeReader p = take_reader(static_cast<uint32_t>(value.As<v8::Number>()->Value()))) return p;
     return std::monostate{};
   }
   if (value->IsArrayBuffer() || value->IsArrayBufferView()) {
@@ -305,7 +304,7 @@ Body IsolateHost::body_from_v8(v8::Local<v8::Value> value) {
 
 v8::Local<v8::Value> IsolateHost::body_to_v8(Body body, uint32_t io) {
   if (auto* blob = std::get_if<Blob>(&body)) return to_uint8array(isolate_, blob->view());
-  if (auto* p = std::get_if<std::shared_ptr<Pipe>>(&body)) {
+  if (auto* p = std::get_if<PipeReader>(&body)) {
     return number(add_reader(std::move(*p), io));
   }
   return v8::Null(isolate_);

@@ -215,8 +215,8 @@ IsolateHost::~IsolateHost() {
   for (auto& [id, call] : calls_) {
     if (call.cancel) call.cancel();
   }
-  for (auto& [id, r] : readers_) r.pipe->cancel();
-  for (auto& [id, w] : writers_) w.pipe->abort(JsError{"Error", "the isolate has ended", {}, 0});
+  readers_.clear();
+  writers_.clear();
   if (!isolate_) return;
   seat_.reset();
   {

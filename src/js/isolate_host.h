@@ -146,18 +146,14 @@ class IsolateHost final : public NativeHost {
   void release(uint32_t io);
 
   // The ends of pipes that JavaScript holds, by number.
-  uint32_t add_reader(std::shared_ptr<Pipe> pipe, uint32_t io);
+  uint32_t add_reader(PipeReader pipe, uint32_t io);
   std::shared_ptr<Pipe> reader(uint32_t id) const;
-  std::shared_ptr<Pipe> take_reader(uint32_t id);
+  PipeReader take_reader(uint32_t id);
   // A new pipe that JavaScript writes; its event stays alive until the writer is done.
   uint32_t create_pipe(std::optional<uint64_t> length);
-  struct Writer {
-    std::shared_ptr<Pipe> pipe;
-    uint32_t io;      // event held; 0: none
-    size_t unproven;  // bytes that wait behind the gate
-  };
-  Writer* writer(uint32_t id);
-  void drop_writer(uint32_t id);
+  std::shared_ptr<Pipe> writer(uint32_t id) const;
+  // The writer is done with it: its event is no longer held by it.
+  PipeWriter take_writer(uint32_t id);
 
   uint32_t set_timer(double ms, bool repeat);
   void clear_timer(uint32_t id);
@@ -292,11 +288,15 @@ class IsolateHost final : public NativeHost {
   std::unordered_map<uint32_t, Timer> timers_;
   uint32_t last_timer_ = 0;
   struct Reader {
-    std::shared_ptr<Pipe> pipe;
+    PipeReader pipe;
     uint32_t io;    // ends with this event; 0: with the cell
     int32_t cell;
   };
   std::unordered_map<uint32_t, Reader> readers_;
+  struct Writer {
+    PipeWriter pipe;
+    uint32_t io;  // event held; 0: none
+  };
   std::unordered_map<uint32_t, Writer> writers_;
   uint32_t last_pipe_ = 0;
   uint32_t last_section_ = 0;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "base/blob.h"
@@ -40,8 +41,27 @@ inline std::unexpected<JsError> js_fail(std::string message, uint32_t flags = 0,
   return std::unexpected(JsError{std::move(name), std::move(message), {}, flags});
 }
 
+// The reading end of a Pipe. Dropped before the end of the stream, it tells the writer.
+class PipeReader {
+ public:
+  PipeReader() = default;
+  explicit PipeReader(std::shared_ptr<Pipe> pipe) : pipe_(std::move(pipe)) {}
+  PipeReader(PipeReader&& other) noexcept : pipe_(std::move(other.pipe_)) {}
+  PipeReader& operator=(PipeReader&& other) noexcept;
+  ~PipeReader() { reset(); }
+
+  explicit operator bool() const { return pipe_ != nullptr; }
+  Pipe* operator->() const { return pipe_.get(); }
+  // For callbacks that outlive a move of the end; whoever holds only this reads nothing for long.
+  const std::shared_ptr<Pipe>& pipe() const { return pipe_; }
+  void reset();
+
+ private:
+  std::shared_ptr<Pipe> pipe_;
+};
+
 // No body, bytes, or a stream.
-using Body = std::variant<std::monostate, Blob, std::shared_ptr<Pipe>>;
+using Body = std::variant<std::monostate, Blob, PipeReader>;
 
 // Header blocks are "name\nvalue\n..." with names in lower case, Latin-1.
 struct HttpRequestMessage {

@@ -1,5 +1,6 @@
 #include "js/pipe.h"
 
+#include <atomic>
 #include <utility>
 
 namespace celld::js {
@@ -35,6 +36,7 @@ Pipe::Write Pipe::write(Blob chunk) {
 
 bool Pipe::close() {
   Callback wake;
+  Callback told;  // not called: the writer is done
   bool complete;
   {
     std::lock_guard lock(mutex_);
@@ -47,6 +49,7 @@ bool Pipe::close() {
                        "FixedLengthStream did not see all expected bytes before close().", {}, 0};
     }
     wake = std::exchange(on_readable_, nullptr);
+    told = std::exchange(on_cancelled_, nullptr);
   }
   run(std::move(wake));
   return complete;
@@ -54,11 +57,13 @@ bool Pipe::close() {
 
 void Pipe::abort(JsError error) {
   Callback wake;
+  Callback told;  // not called: the writer is done
   {
     std::lock_guard lock(mutex_);
     if (closed_ || cancelled_ || error_) return;
     error_ = std::move(error);
     wake = std::exchange(on_readable_, nullptr);
+    told = std::exchange(on_cancelled_, nullptr);
   }
   run(std::move(wake));
 }
@@ -120,51 +125,105 @@ void Pipe::on_readable(Callback callback) {
 void Pipe::cancel() {
   Callback wake;
   Callback told;
+  Callback reader;
+  std::deque<Blob> dropped;
   {
     std::lock_guard lock(mutex_);
     if (cancelled_) return;
     cancelled_ = true;
-    chunks_.clear();
+    dropped.swap(chunks_);
     buffered_ = 0;
     wake = std::exchange(on_room_, nullptr);
-    if (!closed_ && !error_) told = std::exchange(on_cancelled_, nullptr);
+    reader = std::exchange(on_readable_, nullptr);
+    told = std::exchange(on_cancelled_, nullptr);
   }
   run(std::move(wake));
   run(std::move(told));
+  run(std::move(reader));
 }
 
 void Pipe::on_cancelled(Callback callback) {
-  std::lock_guard lock(mutex_);
-  on_cancelled_ = std::move(callback);
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_ || error_) return;
+    if (!cancelled_) {
+      on_cancelled_ = std::move(callback);
+      return;
+    }
+  }
+  callback();
+}
+
+PipeReader& PipeReader::operator=(PipeReader&& other) noexcept {
+  if (this != &other) {
+    reset();
+    pipe_ = std::move(other.pipe_);
+  }
+  return *this;
+}
+
+void PipeReader::reset() {
+  if (auto pipe = std::move(pipe_)) pipe->cancel();
+}
+
+PipeWriter& PipeWriter::operator=(PipeWriter&& other) noexcept {
+  if (this != &other) {
+    reset();
+    pipe_ = std::move(other.pipe_);
+  }
+  return *this;
+}
+
+void PipeWriter::reset() {
+  if (auto pipe = std::move(pipe_)) {
+    pipe->abort(JsError{"Error", "The stream ended early: its writer has gone away.", {}, 0});
+  }
+}
+
+std::pair<PipeWriter, PipeReader> make_pipe(std::optional<uint64_t> length) {
+  auto pipe = std::make_shared<Pipe>(length);
+  return {PipeWriter(pipe), PipeReader(pipe)};
 }
 
 namespace {
 
-// Moves chunks from one pipe to two until the end.
-void feed_both(std::shared_ptr<Pipe> source, std::shared_ptr<Pipe> a, std::shared_ptr<Pipe> b) {
+// What feeds two pipes from one. Runs in callbacks of one pipe after the other, never twice at once.
+struct Tee {
+  PipeReader source;
+  PipeWriter a;
+  PipeWriter b;
+
+  // Moves chunks until one of them has to wait.
+  static void feed(std::unique_ptr<Tee> tee);
+};
+
+void Tee::feed(std::unique_ptr<Tee> tee) {
   while (true) {
-    Pipe::Read r = source->read();
+    Pipe::Read r = tee->source->read();
     switch (r.state) {
-      case Pipe::Read::State::kPending:
-        source->on_readable([=] { feed_both(source, a, b); });
+      case Pipe::Read::State::kPending: {
+        auto pipe = tee->source.pipe();
+        pipe->on_readable([tee = std::move(tee)]() mutable { feed(std::move(tee)); });
         return;
+      }
       case Pipe::Read::State::kEnd:
-        a->close();
-        b->close();
+        tee->a->close();
+        tee->b->close();
         return;
       case Pipe::Read::State::kError:
-        a->abort(r.error);
-        b->abort(r.error);
+        tee->a->abort(r.error);
+        tee->b->abort(std::move(r.error));
         return;
       case Pipe::Read::State::kData: {
-        Pipe::Write wa = a->write(r.data);
-        Pipe::Write wb = b->write(r.data);
-        if (wa == Pipe::Write::kReaderGone && wb == Pipe::Write::kReaderGone) {
-          source->cancel();
-          return;
-        }
+        Pipe::Write wa = tee->a->write(r.data);
+        Pipe::Write wb = tee->b->write(std::move(r.data));
+        if (wa == Pipe::Write::kReaderGone && wb == Pipe::Write::kReaderGone) return;
         if (wa == Pipe::Write::kFull || wb == Pipe::Write::kFull) {
-          a->on_room([=] { b->on_room([=] { feed_both(source, a, b); }); });
+          auto first = tee->a.pipe();
+          first->on_room([tee = std::move(tee)]() mutable {
+            auto second = tee->b.pipe();
+            second->on_room([tee = std::move(tee)]() mutable { feed(std::move(tee)); });
+          });
           return;
         }
       }
@@ -174,11 +233,20 @@ void feed_both(std::shared_ptr<Pipe> source, std::shared_ptr<Pipe> a, std::share
 
 }  // namespace
 
-std::pair<std::shared_ptr<Pipe>, std::shared_ptr<Pipe>> tee(std::shared_ptr<Pipe> source) {
-  auto a = std::make_shared<Pipe>(source->length());
-  auto b = std::make_shared<Pipe>(source->length());
-  feed_both(std::move(source), a, b);
-  return {a, b};
+std::pair<PipeReader, PipeReader> tee(PipeReader source) {
+  auto [writer_a, reader_a] = make_pipe(source->length());
+  auto [writer_b, reader_b] = make_pipe(source->length());
+  // While the source is silent nobody writes, so nobody would notice that both readers are gone.
+  auto left = std::make_shared<std::atomic<int>>(2);
+  for (const auto& pipe : {writer_a.pipe(), writer_b.pipe()}) {
+    pipe->on_cancelled([left, weak = std::weak_ptr(source.pipe())] {
+      if (--*left > 0) return;
+      if (auto pipe = weak.lock()) pipe->cancel();
+    });
+  }
+  auto all = std::make_unique<Tee>(std::move(source), std::move(writer_a), std::move(writer_b));
+  Tee::feed(std::move(all));
+  return {std::move(reader_a), std::move(reader_b)};
 }
 
 void fail_event(CellEvent& event, const JsError& error) {

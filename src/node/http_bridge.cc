@@ -6,7 +6,7 @@ namespace celld {
 
 namespace {
 
-void pump_in(World& world, std::shared_ptr<HttpExchange> exchange, std::shared_ptr<js::Pipe> pipe) {
+void pump_in(World& world, std::shared_ptr<HttpExchange> exchange, js::PipeWriter pipe) {
   HttpExchange& source = *exchange;
   source.read_body([&world, exchange = std::move(exchange),
                     pipe = std::move(pipe)](Result<Blob> chunk) mutable {
@@ -19,8 +19,8 @@ void pump_in(World& world, std::shared_ptr<HttpExchange> exchange, std::shared_p
       return;
     }
     if (pipe->write(std::move(*chunk)) == js::Pipe::Write::kReaderGone) return;
-    js::Pipe& p = *pipe;
-    p.on_room([&world, exchange = std::move(exchange), pipe = std::move(pipe)]() mutable {
+    auto room = pipe.pipe();
+    room->on_room([&world, exchange = std::move(exchange), pipe = std::move(pipe)]() mutable {
       world.post_from_any_thread(
           [&world, exchange = std::move(exchange), pipe = std::move(pipe)]() mutable {
             pump_in(world, std::move(exchange), std::move(pipe));
@@ -31,25 +31,24 @@ void pump_in(World& world, std::shared_ptr<HttpExchange> exchange, std::shared_p
 
 }  // namespace
 
-std::shared_ptr<js::Pipe> stream_request_body(World& world,
-                                              std::shared_ptr<HttpExchange> exchange) {
-  auto pipe = std::make_shared<js::Pipe>(exchange->head().content_length);
-  pump_in(world, std::move(exchange), pipe);
-  return pipe;
+js::PipeReader stream_request_body(World& world, std::shared_ptr<HttpExchange> exchange) {
+  auto [writer, reader] = js::make_pipe(exchange->head().content_length);
+  pump_in(world, std::move(exchange), std::move(writer));
+  return std::move(reader);
 }
 
 void stream_response_body(World& world, std::shared_ptr<HttpExchange> exchange,
-                          std::shared_ptr<js::Pipe> pipe) {
-  js::Pipe::Read r = pipe->read();
+                          js::PipeReader body) {
+  js::Pipe::Read r = body->read();
   switch (r.state) {
     case js::Pipe::Read::State::kEnd: exchange->finish(); return;
     case js::Pipe::Read::State::kError: exchange->abort(); return;
     case js::Pipe::Read::State::kPending: {
-      js::Pipe& p = *pipe;
-      p.on_readable([&world, exchange = std::move(exchange), pipe = std::move(pipe)]() mutable {
+      auto pipe = body.pipe();
+      pipe->on_readable([&world, exchange = std::move(exchange), body = std::move(body)]() mutable {
         world.post_from_any_thread(
-            [&world, exchange = std::move(exchange), pipe = std::move(pipe)]() mutable {
-              stream_response_body(world, std::move(exchange), std::move(pipe));
+            [&world, exchange = std::move(exchange), body = std::move(body)]() mutable {
+              stream_response_body(world, std::move(exchange), std::move(body));
             });
       });
       return;
@@ -57,12 +56,9 @@ void stream_response_body(World& world, std::shared_ptr<HttpExchange> exchange,
     case js::Pipe::Read::State::kData: {
       HttpExchange& e = *exchange;
       e.write_body(std::move(r.data), [&world, exchange = std::move(exchange),
-                                       pipe = std::move(pipe)](Result<void> written) mutable {
-        if (!written) {
-          pipe->cancel();
-          return;
-        }
-        stream_response_body(world, std::move(exchange), std::move(pipe));
+                                       body = std::move(body)](Result<void> written) mutable {
+        if (!written) return;  // the client has gone, and so is the reader now
+        stream_response_body(world, std::move(exchange), std::move(body));
       });
       return;
     }

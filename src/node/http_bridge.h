@@ -15,12 +15,11 @@ namespace celld {
 inline constexpr uint64_t kWholeBodyBytesMax = 16 << 10;
 
 // Moves the body of a request into a pipe, at the pace of its reader. Loop thread.
-std::shared_ptr<js::Pipe> stream_request_body(World& world,
-                                              std::shared_ptr<HttpExchange> exchange);
+js::PipeReader stream_request_body(World& world, std::shared_ptr<HttpExchange> exchange);
 
 // Moves a pipe into a started response and ends it. Loop thread.
 void stream_response_body(World& world, std::shared_ptr<HttpExchange> exchange,
-                          std::shared_ptr<js::Pipe> pipe);
+                          js::PipeReader body);
 
 // "http://host/target" of a request.
 std::string request_url(const RequestHead& head);

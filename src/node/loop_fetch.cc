@@ -21,7 +21,7 @@ class Loop::OutgoingFetch : public std::enable_shared_from_this<Loop::OutgoingFe
     request.header_block = std::move(message.headers);
     if (auto* blob = std::get_if<Blob>(&message.body)) {
       request.body = std::move(*blob);
-    } else if (auto* pipe = std::get_if<std::shared_ptr<js::Pipe>>(&message.body)) {
+    } else if (auto* pipe = std::get_if<js::PipeReader>(&message.body)) {
       upload_ = std::move(*pipe);
       request.pull_bytes = upload_->length();
       request.pull = [self = shared_from_this()](auto done) { self->pull(std::move(done)); };
@@ -38,7 +38,7 @@ class Loop::OutgoingFetch : public std::enable_shared_from_this<Loop::OutgoingFe
 
   void cancel() {
     if (call_) call_->cancel();
-    if (upload_) upload_->cancel();
+    upload_.reset();
     if (download_) download_->abort(js::JsError{"AbortError", "The operation was aborted", {}, 0});
     reply_ = nullptr;
     loop_.fetches_.erase(handle_);
@@ -46,6 +46,7 @@ class Loop::OutgoingFetch : public std::enable_shared_from_this<Loop::OutgoingFe
 
  private:
   void pull(std::move_only_function<void(Result<Blob>)> done) {
+    if (!upload_) return done(fail(Error::cancelled("the call has ended")));
     js::Pipe::Read r = upload_->read();
     switch (r.state) {
       case js::Pipe::Read::State::kData: return done(std::move(r.data));
@@ -69,8 +70,9 @@ class Loop::OutgoingFetch : public std::enable_shared_from_this<Loop::OutgoingFe
     m.headers = std::move(headers);
     bool no_body = head_only_ || status == 204 || status == 205 || status == 304 || status == 101;
     if (!no_body) {
-      download_ = std::make_shared<js::Pipe>(known_length(m.headers));
-      m.body = download_;
+      auto [writer, reader] = js::make_pipe(known_length(m.headers));
+      download_ = std::move(writer);
+      m.body = std::move(reader);
       download_->on_cancelled([self = shared_from_this()] {
         Loop& loop = self->loop_;
         loop.post([self] { self->cancel(); });
@@ -108,7 +110,7 @@ class Loop::OutgoingFetch : public std::enable_shared_from_this<Loop::OutgoingFe
       if (download_) download_->abort(error);
       if (reply_) std::exchange(reply_, nullptr)(std::unexpected(std::move(error)));
     }
-    if (upload_) upload_->cancel();
+    upload_.reset();
     loop_.fetches_.erase(handle_);
   }
 
@@ -117,8 +119,8 @@ class Loop::OutgoingFetch : public std::enable_shared_from_this<Loop::OutgoingFe
   bool head_only_ = false;
   js::Reply<js::HttpResponseMessage> reply_;
   std::shared_ptr<FetchCall> call_;
-  std::shared_ptr<js::Pipe> upload_;
-  std::shared_ptr<js::Pipe> download_;
+  js::PipeReader upload_;
+  js::PipeWriter download_;
 };
 
 uint64_t Loop::fetch(js::HttpRequestMessage request, js::Reply<js::HttpResponseMessage> reply) {

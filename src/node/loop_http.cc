@@ -74,7 +74,7 @@ void Loop::answer(std::shared_ptr<HttpExchange> exchange,
                   js::Outcome<js::HttpResponseMessage> outcome) {
   if (!outcome) return answer_error(*exchange, outcome.error());
   js::HttpResponseMessage& m = *outcome;
-  if (auto* pipe = std::get_if<std::shared_ptr<js::Pipe>>(&m.body)) {
+  if (auto* pipe = std::get_if<js::PipeReader>(&m.body)) {
     exchange->start_response(m.status, m.status_text, m.headers, (*pipe)->length());
     stream_response_body(world_, std::move(exchange), std::move(*pipe));
     return;

@@ -29,13 +29,13 @@ void pipe_write(Args args) {
   IsolateHost& host = isolate_host(isolate);
   uint32_t id = u32(args, 0);
   uint32_t call = u32(args, 2);
-  IsolateHost::Writer* writer = host.writer(id);
-  if (!writer) return throw_reader_gone(isolate);
+  std::shared_ptr<Pipe> pipe = host.writer(id);
+  if (!pipe) return throw_reader_gone(isolate);
   Body body = host.body_from_v8(args[1]->IsNumber() ? v8::Null(isolate).As<v8::Value>() : args[1]);
   Blob chunk = std::holds_alternative<Blob>(body) ? std::get<Blob>(body) : Blob();
   Cell* cell = host.who().cell;
   if (!cell) {
-    switch (writer->pipe->write(std::move(chunk))) {
+    switch (pipe->write(std::move(chunk))) {
       case Pipe::Write::kRoom: args.GetReturnValue().Set(true); return;
       case Pipe::Write::kFull: break;
       case Pipe::Write::kReaderGone: return throw_reader_gone(isolate);
@@ -44,14 +44,14 @@ void pipe_write(Args args) {
                            "Attempt to write too many bytes through a FixedLengthStream.");
     }
     host.begin_call(call);
-    host.complete_when_room(writer->pipe, call);
+    host.complete_when_room(std::move(pipe), call);
     args.GetReturnValue().Set(false);
     return;
   }
   // A chunk may tell of an unproven commit: it waits behind the gate of its cell. The next one is
   // asked for when this one has gone into a pipe with room.
   host.begin_call(call);
-  host.add_effect(cell, [&host, alive = host.alive(), call, pipe = writer->pipe, chunk = std::move(chunk)](
+  host.add_effect(cell, [&host, alive = host.alive(), call, pipe = std::move(pipe), chunk = std::move(chunk)](
                             const JsError* failed) mutable {
     if (failed) pipe->abort(*failed);
     Pipe::Write written = failed ? Pipe::Write::kReaderGone : pipe->write(std::move(chunk));
@@ -73,29 +73,26 @@ void pipe_write(Args args) {
 
 void pipe_close(Args args) {
   IsolateHost& host = isolate_host(args.GetIsolate());
-  uint32_t id = u32(args, 0);
-  IsolateHost::Writer* writer = host.writer(id);
+  PipeWriter writer = host.take_writer(u32(args, 0));
   if (!writer) return;
-  host.add_effect(host.who().cell, [pipe = writer->pipe](const JsError* failed) {
+  host.add_effect(host.who().cell, [writer = std::move(writer)](const JsError* failed) {
     if (failed) {
-      pipe->abort(*failed);
+      writer->abort(*failed);
     } else {
-      pipe->close();
+      writer->close();
     }
   });
-  host.drop_writer(id);
 }
 
 void pipe_abort(Args args) {
   IsolateHost& host = isolate_host(args.GetIsolate());
-  uint32_t id = u32(args, 0);
-  IsolateHost::Writer* writer = host.writer(id);
+  JsError error = host.to_js_error(args[1]);
+  PipeWriter writer = host.take_writer(u32(args, 0));
   if (!writer) return;
-  host.add_effect(host.who().cell,
-                  [pipe = writer->pipe, error = host.to_js_error(args[1])](const JsError* failed) {
-                    pipe->abort(failed ? *failed : error);
-                  });
-  host.drop_writer(id);
+  host.add_effect(host.who().cell, [writer = std::move(writer),
+                                    error = std::move(error)](const JsError* failed) {
+    writer->abort(failed ? *failed : error);
+  });
 }
 
 void pipe_read(Args args) {
@@ -129,18 +126,18 @@ void pipe_read(Args args) {
 }
 
 void pipe_cancel(Args args) {
-  if (auto pipe = isolate_host(args.GetIsolate()).take_reader(u32(args, 0))) pipe->cancel();
+  isolate_host(args.GetIsolate()).take_reader(u32(args, 0)).reset();
 }
 
 void pipe_tee(Args args) {
   v8::Isolate* isolate = args.GetIsolate();
   IsolateHost& host = isolate_host(isolate);
-  auto pipe = host.take_reader(u32(args, 0));
-  if (!pipe) return throw_error(isolate, "TypeError", "the stream has already been read");
-  auto [a, b] = tee(std::move(pipe));
+  PipeReader reader = host.take_reader(u32(args, 0));
+  if (!reader) return throw_error(isolate, "TypeError", "the stream has already been read");
+  auto [a, b] = tee(std::move(reader));
   uint32_t io = host.stateless_io();
-  v8::Local<v8::Value> pair[] = {v8::Integer::NewFromUnsigned(isolate, host.add_reader(a, io)),
-                                 v8::Integer::NewFromUnsigned(isolate, host.add_reader(b, io))};
+  v8::Local<v8::Value> pair[] = {v8::Integer::NewFromUnsigned(isolate, host.add_reader(std::move(a), io)),
+                                 v8::Integer::NewFromUnsigned(isolate, host.add_reader(std::move(b), io))};
   args.GetReturnValue().Set(v8::Array::New(isolate, pair, 2));
 }
 
