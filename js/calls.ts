@@ -1,7 +1,7 @@
 // Outstanding asynchronous natives: each has a number, and ends in one of the completion hooks.
 
 import { native } from "./host";
-import { host_error } from "./errors";
+import { host_error, mark_error } from "./errors";
 import { Owned } from "./owners";
 
 export abstract class Call extends Owned {
@@ -70,6 +70,13 @@ export class ValueCall extends Call {
   }
 }
 
+// error_wire.ts, which needs every class that can be sent, hands its half over instead of being imported.
+let unpack_thrown: (packed: Uint8Array) => object;
+
+export function set_unpack_thrown(unpack: (packed: Uint8Array) => object): void {
+  unpack_thrown = unpack;
+}
+
 export const completions = {
   callHead(id: CallId, status: number, status_text: string, headers: HeaderBlock, body: Body): void {
     const call = take_call(id);
@@ -82,7 +89,10 @@ export const completions = {
   callValue(id: CallId, value: unknown): void {
     take_call(id)?.value(value);
   },
-  callError(id: CallId, name: string, message: string, stack: string, flags: ErrorFlags): void {
-    take_call(id)?.error(host_error(name, message, stack, flags));
+  callError(
+    id: CallId, name: string, message: string, stack: string, flags: ErrorFlags, packed: Uint8Array | undefined): void {
+    const call = take_call(id);
+    if (call === undefined) return;
+    call.error(packed === undefined ? host_error(name, message, stack, flags) : mark_error(unpack_thrown(packed), flags));
   },
 };

@@ -3,7 +3,7 @@
 
 import { AbortController } from "./abort";
 import { Blob } from "./blob";
-import { BodyHolder } from "./body";
+import { BodyHolder, has_body } from "./body";
 import { DOMException } from "./dom_exception";
 import { Event, EventTarget } from "./events";
 import { FormData } from "./formdata";
@@ -14,14 +14,24 @@ import { URL } from "./url";
 import { URLSearchParams } from "./url_search_params";
 import { unsupported } from "./util";
 
-const platform_classes: (abstract new (...args: any[]) => object)[] = [
-  AbortController, Blob, BodyHolder, Event, EventTarget, FormData, Headers, ReadableStream, TransformStream,
-  WritableStream, TextDecoder, TextEncoder, URL, URLSearchParams,
-];
+type AnyClass = abstract new (...args: any[]) => object;
+
+// Added by refuse_to_clone. Those above are asked for late: modules import each other in circles.
+const added_classes: AnyClass[] = [];
+let platform_classes: AnyClass[] | null = null;
+
+function is_platform_object(value: object): boolean {
+  platform_classes ??= [
+    AbortController, Blob, BodyHolder, Event, EventTarget, FormData, Headers, ReadableStream, TransformStream,
+    WritableStream, TextDecoder, TextEncoder, URL, URLSearchParams, ...added_classes,
+  ];
+  return platform_classes.some((platform_class) => value instanceof platform_class);
+}
 
 // Adds a class whose instances must not be serialized.
-export function refuse_to_clone(constructor: abstract new (...args: any[]) => object): void {
-  platform_classes.push(constructor);
+export function refuse_to_clone(constructor: AnyClass): void {
+  added_classes.push(constructor);
+  platform_classes = null;
 }
 
 // Classes whose instances Workers can send over RPC, and celld cannot yet.
@@ -46,8 +56,16 @@ function refuse(value: object): never {
 const plain_prototype = Object.prototype;
 const array_prototype = Array.prototype;
 
+let errors: Error[] | null = null;
+
+// The errors that the last check_clone came across, the outermost first; null: none.
+export function met_errors(): Error[] | null {
+  return errors;
+}
+
 // Throws for what must not be serialized. `strict`: instances of user classes too, as RPC has it.
 export function check_clone(value: unknown, strict: boolean): void {
+  errors = null;
   if (typeof value === "object" && value !== null) check_object(value, strict, null);
 }
 
@@ -71,6 +89,14 @@ function check_object(value: object, strict: boolean, seen: Set<object> | null):
     for (const member of value) {
       if (typeof member === "object" && member !== null) seen = check_member(value, member, strict, seen);
     }
+  } else if (value instanceof Error) {
+    (errors ??= []).push(value);
+    for (const key of Object.getOwnPropertyNames(value)) {
+      if (key === "message" || key === "stack") continue;
+      const member = (value as unknown as Record<string, unknown>)[key];
+      // What cannot be serialized is left out of an error.
+      if (typeof member === "object" && member !== null) seen = check_member(value, member, false, seen);
+    }
   } else if (!is_builtin(value)) {
     if (strict) {
       for (const [refused, name] of unsupported_over_rpc) {
@@ -79,7 +105,10 @@ function check_object(value: object, strict: boolean, seen: Set<object> | null):
       refuse(value);
     }
     if (prototype === null) return;
-    for (const refused of platform_classes) if (value instanceof refused) refuse(value);
+    if (value instanceof ReadableStream || (value instanceof BodyHolder && has_body(value))) {
+      throw new DOMException("ReadableStream can only be serialized for RPC.", "DataCloneError");
+    }
+    if (is_platform_object(value)) refuse(value);
     for (const key of Object.keys(value)) {
       const member = (value as Record<string, unknown>)[key];
       if (typeof member === "object" && member !== null) seen = check_member(value, member, strict, seen);
@@ -105,9 +134,11 @@ const BUILTIN_TAGS = new Set([
 
 // Those that V8 knows how to serialize, or refuses itself.
 function is_builtin(value: object): boolean {
-  if (ArrayBuffer.isView(value) || value instanceof Error || value instanceof Date || value instanceof RegExp) return true;
+  if (ArrayBuffer.isView(value) || value instanceof Date || value instanceof RegExp) return true;
+  const tag = Object.prototype.toString.call(value);
+  if (tag === "[object Generator]" || tag === "[object AsyncGenerator]") return true;
   const prototype = Object.getPrototypeOf(value);
   if (prototype === null || !Object.hasOwn(prototype, "constructor")) return false;
-  return BUILTIN_TAGS.has(Object.prototype.toString.call(value).slice(8, -1)) &&
+  return BUILTIN_TAGS.has(tag.slice(8, -1)) &&
     prototype.constructor === (globalThis as Record<string, unknown>)[prototype.constructor.name];
 }

@@ -30,19 +30,33 @@ export class DOMException extends Error {
       super(String(message));
     }
     const text = name === undefined ? "Error" : String(name);
-    Object.defineProperty(this, "name", { value: text, configurable: true, writable: true, enumerable: false });
     // The stack was made while the name was still that of the prototype.
     const stack = this.stack;
     if (typeof stack === "string" && stack.startsWith("Error")) {
-      Object.defineProperty(this, "stack", {
-        value: text + stack.slice(5), configurable: true, writable: true, enumerable: false,
-      });
+      Object.defineProperty(this, "stack", { value: text + stack.slice(5), configurable: true, writable: true });
     }
+    set_members(this, this.message, text);
   }
 
-  get code(): number {
-    return CODES[this.name] ?? 0;
+  declare readonly code: number;
+}
+
+// As on workerd, the members are the instance's own.
+function set_members(error: Error, message: string, name: string): void {
+  const stack = error.stack;
+  delete (error as { message?: string }).message;
+  delete error.stack;
+  for (const [key, value] of [["code", CODES[name] ?? 0], ["name", name], ["message", message], ["stack", stack]]) {
+    Object.defineProperty(error, key as string, {
+      value, configurable: true, writable: key === "stack", enumerable: true,
+    });
   }
+}
+
+// Turns an Error into a DOMException.
+export function make_dom_exception_of(error: Error, message: string, name: string): void {
+  Object.setPrototypeOf(error, DOMException.prototype);
+  set_members(error, message, name);
 }
 
 for (let i = 0; i < CONSTANTS.length; i++) {

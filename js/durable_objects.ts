@@ -1,8 +1,9 @@
 // The caller's side of Durable Objects: namespaces, ids, stubs, RPC.
 
 import { Call, forget_call, start_call } from "./calls";
-import { check_clone, refuse_to_clone } from "./clone_check";
-import { ResponseCall, fetch_request, without_fragment } from "./fetch";
+import { refuse_over_rpc, refuse_to_clone } from "./clone_check";
+import { deserialize_from_rpc, serialize_for_rpc } from "./error_wire";
+import { ResponseCall, check_scheme, fetch_request, wire_url } from "./fetch";
 import { block_has } from "./headers";
 import { native } from "./host";
 import {
@@ -12,6 +13,7 @@ import { Response, make_response } from "./response";
 import { has_body, take_native_body } from "./body";
 import { INTERNAL, define_global, expose, noop, set_tag, unsupported, wrong_argument } from "./util";
 
+const SURROGATE = /[\ud800-\udfff]/;
 const NAMES_MAX = 2048; // ids kept per namespace
 
 export let make_id: (ns: number, hex: string, name: string | undefined) => DurableObjectId;
@@ -75,6 +77,8 @@ export class DurableObjectNamespace {
       if (arguments.length === 0) throw wrong_argument("idFromName", "DurableObjectNamespace", 1, "string");
       name = String(name);
     }
+    // As a USVString: the id is made from its UTF-8 form.
+    if (SURROGATE.test(name)) name = (name as unknown as { toWellFormed(): string }).toWellFormed();
     const known = this.#ids.get(name);
     if (known !== undefined) return known;
     const id = make_id(this.#ns, native.idFromName(this.#ns, name), name);
@@ -131,7 +135,7 @@ class StubFetch extends ResponseCall {
       headers += `content-length\n${byte_length(body)}\n`;
     }
     native.stubFetch(id, this.#ns, id_hex(this.#object), this.#object.name, request_method(request),
-      without_fragment(request_url(request)), headers, body);
+      wire_url(request_url(request)), headers, body);
   }
 
   head(status: number, status_text: string, headers: HeaderBlock, body: Body): void {
@@ -168,7 +172,7 @@ class RpcCall extends Call {
       return;
     }
     try {
-      const result = native.deserialize(value as Uint8Array);
+      const result = deserialize_from_rpc(value as Uint8Array);
       if (typeof result === "object" && result !== null) mark_disposable(result);
       this.#resolve(result);
     } catch (error) {
@@ -194,12 +198,6 @@ function mark_disposable(result: object): void {
   Object.defineProperty(result, dispose, { value: noop, configurable: true, writable: true, enumerable: false });
 }
 
-// Functions and objects that would have to stay where they are.
-function check_rpc(value: unknown, place: string): void {
-  if (typeof value === "function") throw unsupported(`A function as ${place} of an RPC call`);
-  check_clone(value, true);
-}
-
 const NO_ARGUMENTS: unknown[] = [];
 const READ_PROPERTY = new Uint8Array(0);
 
@@ -207,8 +205,10 @@ function rpc(ns: number, id: DurableObjectId, method: string, args: unknown[] | 
   const promise = new Promise((resolve, reject) => {
     let bytes: Uint8Array = READ_PROPERTY;
     if (args !== null) {
-      for (const arg of args) if (typeof arg === "object" || typeof arg === "function") check_rpc(arg, "an argument");
-      bytes = native.serialize(args.length === 0 ? NO_ARGUMENTS : args);
+      for (const arg of args) {
+        if (typeof arg === "function") throw unsupported("A function as an argument of an RPC call");
+      }
+      bytes = serialize_for_rpc(args.length === 0 ? NO_ARGUMENTS : args);
     }
     const call = start_call(new RpcCall(resolve, reject));
     try {
@@ -236,10 +236,16 @@ const rpc_promise_prototype = Object.create(new Proxy(Promise.prototype, {
 });
 
 function pipelined(promise: Promise<unknown>, key: string): unknown {
-  const member = (...args: unknown[]) => {
-    if (args[0] === INTERNAL) return promise.then((value) => (value as Record<string, unknown>)[key]);
-    return promise.then((value) => (value as Record<string, (...args: unknown[]) => unknown>)[key]!(...args));
-  };
+  const member = (...args: unknown[]) => promise.then((value) => {
+    if (typeof value !== "object" || value === null || !Object.hasOwn(value, key)) {
+      const missing = new TypeError(`The RPC receiver does not implement the method "${key}".`);
+      throw Object.assign(missing, { remote: true });
+    }
+    const found = (value as Record<string, unknown>)[key];
+    if (args[0] === INTERNAL) return found;
+    if (typeof found !== "function") throw Object.assign(new TypeError(`"${key}" is not a function.`), { remote: true });
+    return found(...args) as unknown;
+  });
   return Object.setPrototypeOf(member, rpc_property_prototype);
 }
 
@@ -290,6 +296,7 @@ class DurableObject {
     try {
       if (arguments.length === 0) throw wrong_argument("fetch", "Fetcher", 1, "Request or string");
       const request = fetch_request(input, init);
+      check_scheme(request_url(request));
       const signal = request_signal(request);
       if (signal !== null && signal.aborted) return Promise.reject(signal.reason);
       const ns = this.#ns;
@@ -320,5 +327,6 @@ set_tag(DurableObject.prototype, "DurableObject");
 refuse_to_clone(DurableObjectId);
 refuse_to_clone(DurableObjectNamespace);
 refuse_to_clone(DurableObject);
+refuse_over_rpc(DurableObject, "A Durable Object stub");
 define_global("DurableObjectId", DurableObjectId);
 define_global("DurableObjectNamespace", DurableObjectNamespace);

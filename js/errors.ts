@@ -22,6 +22,10 @@ export function make_error(name: string, message: string, flags: ErrorFlags): Er
   let error: Error;
   if (DOM_NAMES.has(name)) {
     error = new DOMException(message, name) as unknown as Error;
+  } else if (name === "AggregateError") {
+    // Its errors stayed behind.
+    error = new AggregateError([], message);
+    delete (error as { errors?: unknown }).errors;
   } else {
     const known = Object.hasOwn(ERROR_CLASSES, name) ? ERROR_CLASSES[name]! : Error;
     error = new known(message);
@@ -29,8 +33,12 @@ export function make_error(name: string, message: string, flags: ErrorFlags): Er
       Object.defineProperty(error, "name", { value: name, configurable: true, writable: true, enumerable: false });
     }
   }
+  return mark_error(error, flags);
+}
+
+export function mark_error<T extends object>(error: T, flags: ErrorFlags): T {
   if (flags !== 0) {
-    const marked = error as Error & Record<string, boolean>;
+    const marked = error as Record<string, boolean>;
     if (flags & RETRYABLE) marked.retryable = true;
     if (flags & OVERLOADED) marked.overloaded = true;
     if (flags & REMOTE) marked.remote = true;
@@ -39,11 +47,14 @@ export function make_error(name: string, message: string, flags: ErrorFlags): Er
   return error;
 }
 
-// The same with the stack of where it was thrown, if that is known.
+// The same with the frames of where it was thrown, if those are known.
 export function host_error(name: string, message: string, stack: string, flags: ErrorFlags): Error {
   const error = make_error(name, message, flags);
   if (stack !== "") {
-    Object.defineProperty(error, "stack", { value: stack, configurable: true, writable: true, enumerable: false });
+    const frames = stack.match(/\n {4}at [^]*/)?.[0] ?? "";
+    Object.defineProperty(error, "stack", {
+      value: `${error}${frames}`, configurable: true, writable: true, enumerable: error instanceof DOMException,
+    });
   }
   return error;
 }

@@ -20,10 +20,19 @@ export function fetch_request(input: unknown, init: unknown): Request {
   return init === undefined && input instanceof Request ? input : new Request(input, init as RequestInit);
 }
 
-// A URL as it goes over the wire.
-export function without_fragment(url: string): string {
+// A URL as it goes over the wire: without fragment and credentials.
+export function wire_url(url: string): string {
   const hash = url.indexOf("#");
-  return hash < 0 ? url : url.slice(0, hash);
+  if (hash >= 0) url = url.slice(0, hash);
+  if (!url.includes("@")) return url;
+  const parsed = new URL(url);
+  parsed.username = "";
+  parsed.password = "";
+  return url_href(parsed);
+}
+
+export function check_scheme(url: string): void {
+  if (!url.startsWith("http:") && !url.startsWith("https:")) throw new TypeError(`Fetch API cannot load: ${url}`);
 }
 
 // A call that ends in a response: what both kinds of fetch share.
@@ -100,7 +109,7 @@ class FetchCall extends ResponseCall {
   }
 
   send(id: CallId): void {
-    native.fetch(id, this.#method, without_fragment(this.#url), this.#headers, this.#body);
+    native.fetch(id, this.#method, wire_url(this.#url), this.#headers, this.#body);
   }
 
   head(status: number, status_text: string, headers: HeaderBlock, body: Body): void {
@@ -152,8 +161,7 @@ export function fetch(input: unknown, init: unknown = undefined): Promise<Respon
   try {
     if (arguments.length === 0) throw wrong_argument("fetch", "ServiceWorkerGlobalScope", 1, "Request or string");
     const request = fetch_request(input, init);
-    const url = request_url(request);
-    if (!url.startsWith("http:") && !url.startsWith("https:")) throw new TypeError(`Fetch API cannot load: ${url}`);
+    check_scheme(request_url(request));
     const signal = request_signal(request);
     if (signal !== null && signal.aborted) return Promise.reject(signal.reason);
     return new Promise((resolve, reject) => {

@@ -33,7 +33,8 @@ interface Native {
   respond(io: Io, status: number, statusText: string, headers: HeaderBlock, body: Body): void;
   replyBytes(io: Io, bytes: Uint8Array | null): void; // RPC result as serialize() made it
   done(io: Io): void; // alarm, scheduled, construct: finished well
-  fail(io: Io, error: unknown): void; // any event: the handler threw this
+  // Any event: the handler threw this. `packed`: the same for callError of who called a cell.
+  fail(io: Io, error: unknown, packed?: Uint8Array): void;
   // Keeps an event alive after its answer (ctx.waitUntil); each hold needs one release.
   hold(io: Io): void;
   release(io: Io): void;
@@ -86,10 +87,12 @@ interface Native {
   // From now on only continuations of the present frame's critical section reach the cell.
   // Returns the number of the section. Runs fn inside it, returns its result.
   gateRun(cell: CellIndex, fn: () => unknown): [section: number, result: unknown];
+  // Another section than that of the present frame is open: a new one must wait for its end.
+  gateBusy(cell: CellIndex): boolean;
   // timeoutMs: the host resets the cell when the section is still open then (30 s).
   gateEnd(cell: CellIndex, section: number): void;
   // Resets the cell: every event of it fails with `reason`; its instance is dropped.
-  abortCell(cell: CellIndex, reason: unknown): void;
+  abortCell(cell: CellIndex, reason: unknown, packed?: Uint8Array): void; // packed: as for fail()
 
   // --- storage (synchronous; writes of one turn become one commit at its end) ---
   kvGet(cell: CellIndex, key: string): unknown; // undefined when absent
@@ -187,7 +190,9 @@ interface Hooks {
   // --- completions ---
   callHead(call: CallId, status: number, statusText: string, headers: HeaderBlock, body: Body): void;
   callValue(call: CallId, value: unknown): void;
-  callError(call: CallId, name: string, message: string, stack: string, flags: ErrorFlags): void;
+  // `packed`: what a cell gave to fail().
+  callError(call: CallId, name: string, message: string, stack: string, flags: ErrorFlags,
+            packed: Uint8Array | undefined): void;
   timer(id: number): void;
   // The client of an event went away before the answer: request.signal.
   disconnected(io: Io): void;

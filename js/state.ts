@@ -2,6 +2,8 @@
 
 import { refuse_to_clone } from "./clone_check";
 import { DurableObjectId, make_id } from "./durable_objects";
+import { in_section } from "./critical";
+import { pack_thrown, plain_thrown } from "./error_wire";
 import { native } from "./host";
 import { DurableObjectStorage, StorageOwner, make_storage } from "./storage";
 import { INTERNAL, expose, unsupported, wrong_argument, define_global } from "./util";
@@ -12,11 +14,14 @@ type ClassOfCell = new (ctx: DurableObjectState, env: unknown) => object;
 // One resident cell of this context.
 export class Cell implements StorageOwner {
   readonly cell: CellIndex;
+  readonly id: string;
   readonly constructor_: ClassOfCell;
+  readonly section_queue: (() => void)[] = [];
   instance: Record<string, unknown> | null = null;
 
-  constructor(cell: CellIndex, constructor_: ClassOfCell) {
+  constructor(cell: CellIndex, id: string, constructor_: ClassOfCell) {
     this.cell = cell;
+    this.id = id;
     this.constructor_ = constructor_;
   }
 
@@ -32,7 +37,7 @@ export class DurableObjectState {
   readonly storage: DurableObjectStorage;
   readonly props: object = {};
   readonly exports: object;
-  #cell: CellIndex;
+  #owner: Cell;
 
   static {
     make_state = (cell, ns, id, name, exports) => new DurableObjectState(INTERNAL, cell, make_id(ns, id, name), exports);
@@ -43,12 +48,12 @@ export class DurableObjectState {
     this.id = id;
     this.storage = make_storage(cell);
     this.exports = exports;
-    this.#cell = cell.cell;
+    this.#owner = cell;
   }
 
   waitUntil(promise: unknown): void {
     if (arguments.length === 0) throw wrong_argument("waitUntil", "DurableObjectState", 1, "Promise");
-    void this.#cell;
+    void this.#owner;
     hold_until(native.currentIo(), promise);
   }
 
@@ -58,26 +63,8 @@ export class DurableObjectState {
     if (typeof callback !== "function") {
       return Promise.reject(wrong_argument("blockConcurrencyWhile", "DurableObjectState", 1, "function"));
     }
-    const cell = this.#cell;
-    let section: number;
-    let running: unknown;
-    try {
-      [section, running] = native.gateRun(cell, () => {
-        try {
-          return Promise.resolve(callback());
-        } catch (error) {
-          return Promise.reject(error);
-        }
-      });
-    } catch (error) {
-      return Promise.reject(error);
-    }
-    return (running as Promise<T>).then((value) => {
-      native.gateEnd(cell, section);
-      return value;
-    }, (error) => {
-      native.abortCell(cell, error);
-      throw error;
+    return in_section(this.#owner, callback, (failed, error) => {
+      if (failed) native.abortCell(this.#owner.cell, plain_thrown(error), pack_thrown(error, undefined));
     });
   }
 
@@ -86,7 +73,7 @@ export class DurableObjectState {
       ? "Application called abort() to reset Durable Object." : String(reason);
     const error = new Error(message) as Error & { durableObjectReset: boolean };
     error.durableObjectReset = true;
-    native.abortCell(this.#cell, error);
+    native.abortCell(this.#owner.cell, error);
     throw error;
   }
 
@@ -95,14 +82,14 @@ export class DurableObjectState {
   }
   getWebSockets(): never[] {
     // None can have been accepted.
-    void this.#cell;
+    void this.#owner;
     return [];
   }
   setWebSocketAutoResponse(): never {
     throw unsupported("setWebSocketAutoResponse()");
   }
   getWebSocketAutoResponse(): null {
-    void this.#cell;
+    void this.#owner;
     return null;
   }
   getWebSocketAutoResponseTimestamp(): never {
@@ -112,7 +99,7 @@ export class DurableObjectState {
     throw unsupported("setHibernatableWebSocketEventTimeout()");
   }
   getHibernatableWebSocketEventTimeout(): null {
-    void this.#cell;
+    void this.#owner;
     return null;
   }
   getTags(): never {

@@ -4,21 +4,21 @@
 import { ValueCall, start_call } from "./calls";
 import { refuse_to_clone } from "./clone_check";
 import { config } from "./config";
+import { SectionOwner, in_section } from "./critical";
 import { native } from "./host";
 import { SqlStorage, make_sql } from "./sql";
 import { alarm_time, delete_keys, get_entries, list_entries, put_entries, put_value } from "./storage_ops";
 import { INTERNAL, define_global, expose, set_tag, unsupported, wrong_argument } from "./util";
 
 // What storage knows of its cell.
-export interface StorageOwner {
-  readonly cell: CellIndex;
+export interface StorageOwner extends SectionOwner {
   has_alarm_handler(): boolean;
 }
 
-function get(cell: CellIndex, key: unknown, owner: string): unknown {
+function get(cell: CellIndex, key: unknown, count: number, owner: string): unknown {
+  if (count === 0) throw wrong_argument("get", owner, 1, "string or Array");
   if (typeof key === "string") return native.kvGet(cell, key);
   if (Array.isArray(key)) return get_entries(cell, key);
-  if (key === undefined) throw wrong_argument("get", owner, 1, "string or Array");
   return native.kvGet(cell, String(key));
 }
 
@@ -29,19 +29,20 @@ function list(cell: CellIndex, options: unknown, owner: string): Map<string, unk
   return found;
 }
 
-function put(cell: CellIndex, key: unknown, value: unknown, count: number): void {
+function put(cell: CellIndex, key: unknown, value: unknown, count: number, owner: string): void {
+  if (count === 0) throw wrong_argument("put", owner, 1, "string or object");
   if (typeof key === "object" && key !== null && !Array.isArray(key)) {
     put_entries(cell, key);
     return;
   }
-  if (count < 1 || value === undefined) throw new TypeError("put() called with undefined value.");
+  if (value === undefined) throw new TypeError("put() called with undefined value.");
   put_value(cell, String(key), value);
 }
 
-function remove(cell: CellIndex, key: unknown, owner: string): boolean | number {
+function remove(cell: CellIndex, key: unknown, count: number, owner: string): boolean | number {
+  if (count === 0) throw wrong_argument("delete", owner, 1, "string or Array");
   if (typeof key === "string") return native.kvDelete(cell, key);
   if (Array.isArray(key)) return delete_keys(cell, key);
-  if (key === undefined) throw wrong_argument("delete", owner, 1, "string or Array");
   return native.kvDelete(cell, String(key));
 }
 
@@ -79,16 +80,16 @@ export class DurableObjectStorage {
   // The options (allowConcurrency, allowUnconfirmed, noCache) change nothing here: storage is
   // local, and the host holds every effect until the writes before it are proven.
   async get(key: unknown, _options: unknown = undefined): Promise<unknown> {
-    return get(this.#cell, key, STORAGE);
+    return get(this.#cell, key, arguments.length, STORAGE);
   }
   async list(options: unknown = undefined): Promise<Map<string, unknown>> {
     return list(this.#cell, options, STORAGE);
   }
   async put(key: unknown, value: unknown = undefined, _options: unknown = undefined): Promise<void> {
-    put(this.#cell, key, value, arguments.length);
+    put(this.#cell, key, value, arguments.length, STORAGE);
   }
   async delete(key: unknown, _options: unknown = undefined): Promise<boolean | number> {
-    return remove(this.#cell, key, STORAGE);
+    return remove(this.#cell, key, arguments.length, STORAGE);
   }
   async deleteAll(_options: unknown = undefined): Promise<void> {
     native.deleteAll(this.#cell, config.delete_all_deletes_alarm);
@@ -193,7 +194,7 @@ export class DurableObjectTransaction {
 
   async get(key: unknown, _options: unknown = undefined): Promise<unknown> {
     this.#check("get");
-    return get(this.#cell, key, TRANSACTION);
+    return get(this.#cell, key, arguments.length, TRANSACTION);
   }
   async list(options: unknown = undefined): Promise<Map<string, unknown>> {
     this.#check("list");
@@ -201,11 +202,11 @@ export class DurableObjectTransaction {
   }
   async put(key: unknown, value: unknown = undefined, _options: unknown = undefined): Promise<void> {
     this.#check("put");
-    put(this.#cell, key, value, arguments.length);
+    put(this.#cell, key, value, arguments.length, TRANSACTION);
   }
   async delete(key: unknown, _options: unknown = undefined): Promise<boolean | number> {
     this.#check("delete");
-    return remove(this.#cell, key, TRANSACTION);
+    return remove(this.#cell, key, arguments.length, TRANSACTION);
   }
   async deleteAll(): Promise<void> {
     throw new Error("Cannot call deleteAll() within a transaction");
@@ -233,37 +234,12 @@ export class DurableObjectTransaction {
 // Runs the closure in a critical section of its cell, so that no other event sees or joins the
 // transaction. Its failure rolls back, but does not reset the cell.
 function run_transaction(owner: StorageOwner, closure: (txn: DurableObjectTransaction) => unknown): Promise<unknown> {
-  const cell = owner.cell;
-  let section: number;
-  let running: unknown;
   let txn: DurableObjectTransaction;
-  try {
-    [section, running] = native.gateRun(cell, () => {
-      native.txnBegin(cell);
-      txn = make_transaction(owner);
-      try {
-        return Promise.resolve(closure(txn));
-      } catch (error) {
-        return Promise.reject(error);
-      }
-    });
-  } catch (error) {
-    return Promise.reject(error);
-  }
-  const finish = (commit: boolean) => {
-    try {
-      end_transaction(txn, commit);
-    } finally {
-      native.gateEnd(cell, section);
-    }
-  };
-  return (running as Promise<unknown>).then((value) => {
-    finish(true);
-    return value;
-  }, (error) => {
-    finish(false);
-    throw error;
-  });
+  return in_section(owner, () => {
+    native.txnBegin(owner.cell);
+    txn = make_transaction(owner);
+    return closure(txn);
+  }, (failed) => end_transaction(txn, !failed));
 }
 
 let make_kv: (cell: CellIndex) => SyncKvStorage;
@@ -292,9 +268,7 @@ export class SyncKvStorage {
     if (arguments.length < 2) {
       throw wrong_argument("put", SYNC_KV, arguments.length + 1, arguments.length === 0 ? "string" : "Value");
     }
-    // As in workerd: storing undefined removes the key.
-    if (value === undefined) native.kvDelete(this.#cell, String(key));
-    else put_value(this.#cell, String(key), value);
+    put_value(this.#cell, String(key), value);
   }
   delete(key: unknown): boolean {
     if (arguments.length === 0) throw wrong_argument("delete", SYNC_KV, 1, "string");

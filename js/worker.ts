@@ -1,8 +1,10 @@
 // The worker: its entry points, the dispatch of events to them and to the instances of cells.
 
-import { refuse_over_rpc, check_clone } from "./clone_check";
+import { Blob } from "./blob";
+import { refuse_over_rpc } from "./clone_check";
 import { configure } from "./config";
 import { DurableObjectNamespace, make_namespace } from "./durable_objects";
+import { deserialize_from_rpc, pack_thrown, plain_thrown, serialize_for_rpc } from "./error_wire";
 import { Headers } from "./headers";
 import { native } from "./host";
 import { cell_dropped, event_ended } from "./owners";
@@ -135,15 +137,21 @@ function no_handler(name: string): Error {
   return new Error(`Handler does not export a ${name}() function.`);
 }
 
+// Ends an event with what it threw. `thrower`: the id of the object whose method was called.
+function fail(io: Io, error: unknown, thrower: string | undefined = undefined): void {
+  if (native.currentCell() < 0) native.fail(io, error);
+  else native.fail(io, plain_thrown(error), pack_thrown(error, thrower));
+}
+
 function answer(io: Io, value: unknown): void {
   if (!(value instanceof Response)) {
-    native.fail(io, new TypeError("Incorrect type for Promise: the Promise did not resolve to 'Response'."));
+    fail(io, new TypeError("Incorrect type for Promise: the Promise did not resolve to 'Response'."));
     return;
   }
   try {
     send_response(io, value);
   } catch (error) {
-    native.fail(io, error);
+    fail(io, error);
   }
 }
 
@@ -151,14 +159,14 @@ function answer(io: Io, value: unknown): void {
 function answer_with(io: Io, result: unknown): void {
   if (result instanceof Response) answer(io, result);
   else if (is_thenable(result)) {
-    Promise.resolve(result).then((value) => answer(io, value), (error) => native.fail(io, error));
-  } else answer(io, result);
+    Promise.resolve(result).then((value) => answer(io, value), (error) => fail(io, error));
+  } else fail(io, new TypeError("Callback returned incorrect type; expected 'Promise'"));
 }
 
 // Ends an event without a result.
 function done_with(io: Io, result: unknown): void {
   if (is_thenable(result)) {
-    Promise.resolve(result).then(() => native.done(io), (error) => native.fail(io, error));
+    Promise.resolve(result).then(() => native.done(io), (error) => fail(io, error));
   } else native.done(io);
 }
 
@@ -171,7 +179,7 @@ export function on_fetch(
   try {
     answer_with(io, call_handler(io, name, "fetch", make_request(io, method, url, headers, body, cf)));
   } catch (error) {
-    native.fail(io, error);
+    fail(io, error);
   }
 }
 
@@ -179,20 +187,20 @@ export function on_scheduled(io: Io, name: string, cron: string, scheduled_time:
   try {
     done_with(io, call_handler(io, name, "scheduled", new ScheduledController(scheduled_time, cron)));
   } catch (error) {
-    native.fail(io, error);
+    fail(io, error);
   }
 }
 
 export function construct(io: Io, cell: CellIndex, ns: number, id: string, name: string | undefined): void {
   try {
     const constructor_ = classes[ns]!;
-    const record = new Cell(cell, constructor_ as never);
+    const record = new Cell(cell, id, constructor_ as never);
     cells[cell] = record;
     record.instance = new constructor_(make_state(record, ns, id, name, loopback), env);
     native.done(io);
   } catch (error) {
     cells[cell] = undefined;
-    native.fail(io, error);
+    fail(io, error);
   }
 }
 
@@ -210,7 +218,7 @@ export function on_cell_fetch(
     if (typeof fn !== "function") throw no_handler("fetch");
     answer_with(io, fn.call(instance, make_request(io, method, url, headers, body, "")));
   } catch (error) {
-    native.fail(io, error);
+    fail(io, error);
   }
 }
 
@@ -232,19 +240,22 @@ function rpc_member(instance: Record<string, unknown>, name: string): unknown {
 }
 
 export function on_cell_rpc(io: Io, cell: CellIndex, method: string, args: Uint8Array): void {
+  let thrower: string | undefined;
   try {
     const instance = instance_of(cell);
     const member = rpc_member(instance, method);
     let result = member;
     if (args.length > 0) { // else the caller reads a property
       if (typeof member !== "function") throw new TypeError(`"${method}" is not a function.`);
-      result = member.apply(instance, native.deserialize(args) as unknown[]);
+      const given = deserialize_from_rpc(args) as unknown[];
+      thrower = cells[cell]!.id;
+      result = member.apply(instance, given);
     }
     if (is_thenable(result)) {
-      Promise.resolve(result).then((value) => reply(io, value), (error) => native.fail(io, error));
+      Promise.resolve(result).then((value) => reply(io, value), (error) => fail(io, error, thrower));
     } else reply(io, result);
   } catch (error) {
-    native.fail(io, error);
+    fail(io, error, thrower);
   }
 }
 
@@ -255,10 +266,9 @@ function reply(io: Io, value: unknown): void {
       return;
     }
     if (typeof value === "function") throw unsupported("A function as the result of an RPC call");
-    check_clone(value, true);
-    native.replyBytes(io, native.serialize(value));
+    native.replyBytes(io, serialize_for_rpc(value));
   } catch (error) {
-    native.fail(io, error);
+    fail(io, error);
   }
 }
 
@@ -270,7 +280,7 @@ export function on_cell_alarm(io: Io, cell: CellIndex, retry_count: number, sche
     done_with(io, fn.call(instance,
       { scheduledTime: scheduled_time, retryCount: retry_count, isRetry: retry_count > 0 }));
   } catch (error) {
-    native.fail(io, error);
+    fail(io, error);
   }
 }
 
@@ -291,6 +301,7 @@ export function on_ended(io: Io): void {
 
 export { client_gone as on_disconnected };
 
+refuse_over_rpc(Blob, "Blob");
 refuse_over_rpc(Request, "Request");
 refuse_over_rpc(Response, "Response");
 refuse_over_rpc(Headers, "Headers");

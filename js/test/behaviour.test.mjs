@@ -82,6 +82,9 @@ test("a bound class that is not exported is named", () => {
 test("what is not a response is an error", async () => {
   handler = () => 5;
   await assert.rejects(host.fetch("http://x/"),
+    { message: "Callback returned incorrect type; expected 'Promise'" });
+  handler = async () => 5;
+  await assert.rejects(host.fetch("http://x/"),
     { message: "Incorrect type for Promise: the Promise did not resolve to 'Response'." });
 });
 
@@ -423,7 +426,7 @@ test("a transaction releases its gate whether it commits or fails", async () => 
     assert.equal(await self.ctx.storage.get("a"), 1);
     await self.ctx.storage.sync();
   });
-  assert.deepEqual(host.sections.filter((cell) => cell !== undefined).length, 1); // of the object that was reset above
+  assert.deepEqual(host.sections.filter((cell) => cell !== undefined).length, 0);
 });
 
 test("a cursor reads in batches", async () => {

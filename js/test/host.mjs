@@ -247,6 +247,7 @@ export class Host {
         host.sections.push(cell);
         return [host.sections.length, fn()];
       },
+      gateBusy(cell) { return false; },
       gateEnd(cell, section) { host.sections[section - 1] = undefined; },
       abortCell(cell, reason) { host.aborted.set(cell, reason); },
       kvGet(cell, key) {

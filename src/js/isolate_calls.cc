@@ -111,7 +111,9 @@ void IsolateHost::complete_error(uint32_t id, const JsError& error) {
   complete(id, [this, id, error](v8::Isolate* isolate) {
     call(kCallError, number(id), to_v8(isolate, error.name).As<v8::Value>(),
          to_v8(isolate, error.message).As<v8::Value>(), to_v8(isolate, error.stack).As<v8::Value>(),
-         number(error.flags));
+         number(error.flags),
+         error.packed.empty() ? v8::Undefined(isolate).As<v8::Value>()
+                              : to_uint8array(isolate, error.packed).As<v8::Value>());
   });
 }
 

@@ -124,6 +124,14 @@ void IsolateHost::detach(Cell& cell, const JsError& why) {
   if (has_instance) cell.state = Cell::State::kCold;
 }
 
+void IsolateHost::reset(Cell& cell, const JsError& why) {
+  // What waits belongs to the instance that ends: started again, it could fail for ever.
+  auto waiting = std::exchange(cell.waiting, {});
+  detach(cell, why);
+  if (!condemned_) attach(cell);
+  for (CellEvent& e : waiting) fail_event(e, why);
+}
+
 void IsolateHost::deliver(Cell& cell, CellEvent event) {
   if (cell.waiting.size() >= Cell::kWaitingMax) {
     fail_event(event, JsError{"Error", "Durable Object is overloaded. Too many requests queued.", {},
@@ -292,10 +300,12 @@ void IsolateHost::end_alarm(Cell& cell, bool succeeded) {
   }
 }
 
-void IsolateHost::answer_error(uint32_t io, v8::Local<v8::Value> exception) {
+void IsolateHost::answer_error(uint32_t io, v8::Local<v8::Value> exception, std::string packed) {
   Event* e = event(io);
   if (!e || e->answered) return;
   JsError error = to_js_error(exception);
+  error.packed = std::move(packed);
+  if (e->cell) error.flags |= e->constructing ? kObjectReset : kRemote;
   // Also the error of a handler that threw may tell of an unproven write: it is gated like the rest.
   if (std::holds_alternative<Reply<HttpResponseMessage>>(e->reply)) {
     answer(io, Outcome<HttpResponseMessage>(std::unexpected(std::move(error))));
@@ -363,9 +373,7 @@ uint32_t IsolateHost::open_section(Cell& cell) {
                    JsError error = reset_error(
                        "A call to blockConcurrencyWhile() in a Durable Object waited for too long. "
                        "The call was canceled and the Durable Object was reset.");
-                   detach(*c, error);
-                   attach(*c);
-                   pump(*c);
+                   reset(*c, error);
                  });
   return section;
 }
@@ -375,8 +383,9 @@ void IsolateHost::close_section(Cell& cell, uint32_t section) {
   if (cell.sections.empty()) pump(cell);
 }
 
-void IsolateHost::abort_cell(Cell& cell, v8::Local<v8::Value> reason) {
+void IsolateHost::abort_cell(Cell& cell, v8::Local<v8::Value> reason, std::string packed) {
   JsError error = to_js_error(reason);
+  error.packed = std::move(packed);
   error.flags |= kObjectReset;
   aborts_.emplace_back(&cell, std::move(error));
   // The turn goes on with an exception; what it still writes is undone at its end. Terminating would

@@ -423,13 +423,7 @@ void IsolateHost::finish_turn(uint32_t io) {
     for (auto& [owner, effect] : effects) {
       if (owner == cell && effect) std::exchange(effect, nullptr)(&error);
     }
-    if (cell->isolate == this) {
-      detach(*cell, error);
-      if (!condemned_) {
-        attach(*cell);
-        post_pump(*cell);
-      }
-    }
+    if (cell->isolate == this) reset(*cell, error);
   }
   for (auto& [cell, effect] : effects) {
     if (!effect) continue;

@@ -81,6 +81,8 @@ class IsolateHost final : public NativeHost {
   // Ends the instance: active events fail with `why`, timers and calls are dropped. The cell is
   // kCold afterwards (its waiting events stay).
   void detach(Cell& cell, const JsError& why);
+  // Ends the instance and what waits for it; the next event makes a new one.
+  void reset(Cell& cell, const JsError& why);
   // Puts the event in the cell's queue and runs what may run.
   void deliver(Cell& cell, CellEvent event);
   // Runs what may run: to be called when the cell became kCold, or its gates changed.
@@ -142,7 +144,8 @@ class IsolateHost final : public NativeHost {
   void answer(uint32_t io, Outcome<HttpResponseMessage> outcome);
   void answer(uint32_t io, Outcome<Blob> outcome);
   void answer_done(uint32_t io, Outcome<bool> outcome);
-  void answer_error(uint32_t io, v8::Local<v8::Value> exception);
+  // `packed`: JsError::packed.
+  void answer_error(uint32_t io, v8::Local<v8::Value> exception, std::string packed);
   void release(uint32_t io);
 
   // The ends of pipes that JavaScript holds, by number.
@@ -160,7 +163,7 @@ class IsolateHost final : public NativeHost {
 
   uint32_t open_section(Cell& cell);
   void close_section(Cell& cell, uint32_t section);
-  void abort_cell(Cell& cell, v8::Local<v8::Value> reason);
+  void abort_cell(Cell& cell, v8::Local<v8::Value> reason, std::string packed);
   // The frame of the present turn with another section or async-context map.
   v8::Local<v8::Object> derive_frame(std::optional<uint32_t> section,
                                      v8::MaybeLocal<v8::Value> context_map);

@@ -29,6 +29,7 @@ struct JsError {
   std::string message;
   std::string stack;
   uint32_t flags = 0;
+  std::string packed;  // the thrown value in full, as the prelude wrote it; empty: what is above
 };
 
 template <class T>

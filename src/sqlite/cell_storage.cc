@@ -22,13 +22,6 @@ SqlError type_error(std::string message) {
   return SqlError{SqlErrorKind::kTypeError, 0, std::move(message)};
 }
 
-SqlResult<> check_key(std::string_view key) {
-  if (key.size() <= kKeyBytesMax) return {};
-  return sql_fail(
-      SqlError{SqlErrorKind::kRangeError, 0,
-               "Keys cannot be larger than " + std::to_string(kKeyBytesMax) + " bytes."});
-}
-
 std::string savepoint(int depth) { return "_cf_savepoint_" + std::to_string(depth); }
 
 // The first key after all keys with the prefix; nothing when there is no such key.
@@ -183,7 +176,6 @@ SqlResult<> CellStorage::create_table(const char* sql, std::optional<bool>& know
 }
 
 SqlResult<std::optional<std::string>> CellStorage::get(std::string_view key) {
-  SQL_TRY(check_key(key));
   SQL_TRY(ready());
   auto exists = has_table("_cf_KV", kv_table_);
   if (!exists) return sql_fail(std::move(exists).error());
@@ -198,7 +190,6 @@ SqlResult<std::optional<std::string>> CellStorage::get(std::string_view key) {
 }
 
 SqlResult<> CellStorage::put(std::string_view key, std::string_view value) {
-  SQL_TRY(check_key(key));
   if (key.size() + value.size() > kEntryBytesMax) {
     return sql_fail(
         SqlError{SqlErrorKind::kRangeError, 0,
@@ -218,7 +209,6 @@ SqlResult<> CellStorage::put(std::string_view key, std::string_view value) {
 }
 
 SqlResult<bool> CellStorage::remove(std::string_view key) {
-  SQL_TRY(check_key(key));
   SQL_TRY(ready());
   auto exists = has_table("_cf_KV", kv_table_);
   if (!exists || !*exists) return exists;
@@ -352,7 +342,7 @@ SqlResult<> CellStorage::set_alarm(std::optional<int64_t> at_ms) {
 SqlResult<> CellStorage::delete_all(bool also_alarm) {
   SQL_TRY(ready());
   if (depth_ > 0) {
-    return sql_fail(SqlError::plain("Cannot call deleteAll() within a transaction."));
+    return sql_fail(SqlError::plain("Cannot call deleteAll() within a transaction"));
   }
   SQL_TRY(learn_committed_alarm());
   std::optional<int64_t> kept;

@@ -25,7 +25,6 @@
 
 namespace celld {
 
-inline constexpr size_t kKeyBytesMax = 2048;
 inline constexpr size_t kEntryBytesMax = 2u << 20;  // key and value of one pair together
 
 // A value of SQL that somebody else keeps alive.

@@ -58,7 +58,10 @@ void reply_bytes(Args args) {
 void done(Args args) { isolate_host(args.GetIsolate()).answer_done(u32(args, 0), true); }
 
 void fail_io(Args args) {
-  isolate_host(args.GetIsolate()).answer_error(u32(args, 0), args[1]);
+  auto packed = bytes_of(args[2]);
+  isolate_host(args.GetIsolate())
+      .answer_error(u32(args, 0), args[1],
+                    std::string(reinterpret_cast<const char*>(packed.data()), packed.size()));
 }
 
 void hold(Args args) {
@@ -288,6 +291,12 @@ void gate_run(Args args) {
   args.GetReturnValue().Set(v8::Array::New(isolate, pair, 2));
 }
 
+void gate_busy(Args args) {
+  IsolateHost& host = isolate_host(args.GetIsolate());
+  Cell* cell = host.cell(i32(args, 0));
+  args.GetReturnValue().Set(cell && !cell->sections.empty() && cell->sections.back() != host.who().section);
+}
+
 void gate_end(Args args) {
   IsolateHost& host = isolate_host(args.GetIsolate());
   if (Cell* cell = host.cell(i32(args, 0))) host.close_section(*cell, u32(args, 1));
@@ -295,7 +304,11 @@ void gate_end(Args args) {
 
 void abort_cell(Args args) {
   IsolateHost& host = isolate_host(args.GetIsolate());
-  if (Cell* cell = host.cell(i32(args, 0))) host.abort_cell(*cell, args[1]);
+  auto packed = bytes_of(args[2]);
+  if (Cell* cell = host.cell(i32(args, 0))) {
+    host.abort_cell(*cell, args[1],
+                    std::string(reinterpret_cast<const char*>(packed.data()), packed.size()));
+  }
 }
 
 // --- diagnostics ---
@@ -342,6 +355,7 @@ constexpr NativeFunction kTable[] = {
     {"clearTimer", clear_timer},
     {"performanceNow", performance_now},
     {"gateRun", gate_run},
+    {"gateBusy", gate_busy},
     {"gateEnd", gate_end},
     {"abortCell", abort_cell},
     {"log", log},

@@ -32,6 +32,7 @@ const config :Workerd.Config = (
   services = [
     (name = "main", worker = .main),
     (name = "disk", disk = (path = "storage", writable = true)),
+    (name = "internet", network = (allow = ["public", "private"])),
   ],
   sockets = [(name = "http", address = "127.0.0.1:0", http = (), service = "main")],
 );

@@ -1,0 +1,44 @@
+// Where celld is meant to differ from workerd: program -> case -> label of the line -> key of the
+// row in docs/compatibility.md that says why. The label "*" stands for the whole answer.
+const by_value = Object.fromEntries(["response", "request", "headers", "stream"].map((name) => [name, "rpc-by-reference"]));
+
+export const differences = {
+  errors: {
+    "worker/rpc_that_returns_errors": { fn: "rpc-by-reference" },
+    "worker/a_constructor_that_throws": { fetch: "constructor-remote" },
+    "worker/a_constructor_that_threw_once": { "works with the same stub": "stub-of-a-reset-object" },
+  },
+  errors_before_2026_04: {
+    "worker/fetch_of_an_object_that_throws": { withFlags: "flags-of-user-errors" },
+    "worker/rpc_that_throws": { withFlags: "flags-of-user-errors" },
+    "worker/rpc_that_returns_errors": { fn: "rpc-by-reference", badMessage: "unreadable-message" },
+    "worker/a_constructor_that_throws": { fetch: "constructor-remote" },
+    "worker/a_constructor_that_threw_once": { "works with the same stub": "stub-of-a-reset-object" },
+  },
+  ids: {
+    "worker/names": { "loose equality": "cached-ids" },
+    "worker/foreign_ids": { get: "foreign-ids" },
+    "A/its_context": { keys: "keys-of-ctx" },
+  },
+  rpc: {
+    "worker/results": { globalThis: "type-names" },
+    "worker/results_that_are_platform_objects": by_value,
+    "worker/results_that_stay_where_they_are": { function: "rpc-by-reference", target: "rpc-by-reference" },
+    "worker/arguments_that_are_refused": { proxy: "rpc-by-reference", blob: "rpc-by-reference" },
+    "worker/arguments_that_are_platform_objects": { ...by_value, function: "rpc-by-reference", stub: "rpc-by-reference" },
+    "worker/members": {
+      "method as property": "rpc-by-reference", constructor: "illegal-invocation", index: "stub-members", call: "stub-members",
+      apply: "stub-members", bind: "stub-members",
+    },
+    "worker/pipelining": {
+      "missing member": "pipelining", "member of undefined": "pipelining", "member of null": "pipelining", index: "pipelining",
+      length: "pipelining",
+    },
+  },
+  storage: {
+    "S/keys_of_every_kind": { "surrogates are one": "keys-are-utf8" },
+    "S/large_values": { "2 MiB": "value-size", "3 MiB": "value-size", keys: "value-size" },
+    "S/bookmarks": { current: "bookmarks", "for time": "bookmarks" },
+    "T/deleteAll_in_a_transaction": { sync: "deleteAll-in-transactionSync", "a (2)": "deleteAll-in-transactionSync" },
+  },
+};

@@ -1,0 +1,4 @@
+// date: 2026-01-01
+// objects: Plain Throws Breaks NoHandler Values
+export * from "./errors.mjs";
+export { default } from "./errors.mjs";

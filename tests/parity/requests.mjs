@@ -1,0 +1,2 @@
+// Requests beyond GET /list: program -> [{ name, method, path, headers, body }].
+export const requests = {};
