@@ -30,9 +30,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   HttpReply reply{404, {{"etag", std::string(text)}, {"retry-after", std::string(text)}}, {}};
   reply.body.assign(text);
   CHECK(s3_error(reply).message.starts_with("404"));
-  if (auto version = s3_version(reply)) CHECK(!version->token.empty());
+  if (auto version = s3_version(reply)) {
+    CHECK(!version->token.empty());
+  }
   (void)s3_credentials_expired(reply);
   (void)parse_iso8601(text);
-  if (auto total = s3_content_range(text, 2, 3)) CHECK(*total >= 5) << *total;
+  if (auto total = s3_content_range(text, 2, 3)) {
+    CHECK(*total >= 5) << *total;
+  }
   return 0;
 }
