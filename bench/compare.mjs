@@ -10,7 +10,7 @@
 // Runs of the two alternate; of each scenario the best run counts, since neighbours on the machine only
 // ever make a run worse, and CPU per request is the minimum. "x" columns: above 1, celld is better.
 import { spawn } from "node:child_process";
-import { appendFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { appendFileSync, copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -31,7 +31,6 @@ const only = new Set(options.only.split(",").filter(Boolean));
 const CELLD = resolve(options.celld || join(options.build, "celld"));
 const HLOAD = resolve(options.build, "bench/hload");
 const WORKERD = resolve(here, "../node_modules/@cloudflare/workerd-linux-64/bin/workerd");
-const CLUSTER_BUCKET_PORT = 9099; // as in app/workerd.capnp
 const BUCKET_DELAY_MS = 20;
 const READY_MS_MAX = 30_000;
 
@@ -91,12 +90,20 @@ async function run(command, args, env = {}) {
   return { code, out, err };
 }
 
-async function startWorkerd(config, flags = []) {
+// app/workerd.capnp names a port for the bucket of the cluster, which may be taken.
+function workerdConfig(bucketPort) {
+  const file = join(folder, "workerd.capnp");
+  copyFileSync(join(here, "app/worker.js"), join(folder, "worker.js"));
+  writeFileSync(file, readFileSync(join(here, "app/workerd.capnp"), "utf8").replace("127.0.0.1:9099", `127.0.0.1:${bucketPort}`));
+  return file;
+}
+
+async function startWorkerd(config, flags = [], bucketPort = 9099) {
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
   const data = mkdtempSync(join(folder, "workerd-"));
   const storage = config === "pinned" ? [] : ["-d", `do-storage=${data}`];
-  const args = ["serve", ...flags, join(here, "app/workerd.capnp"), config, ...storage, "-s", `http=127.0.0.1:${port}`];
+  const args = ["serve", ...flags, workerdConfig(bucketPort), config, ...storage, "-s", `http=127.0.0.1:${port}`];
   const child = launch("workerd", WORKERD, args);
   await ready(child, url);
   return { name: "workerd", child, url };
@@ -178,12 +185,13 @@ async function local() {
 }
 
 async function cluster() {
-  const bucketServer = launch("minis3", process.execPath, [join(here, "minis3.mjs"), `--port=${CLUSTER_BUCKET_PORT}`, `--delay-ms=${BUCKET_DELAY_MS}`]);
-  const endpoint = `http://127.0.0.1:${CLUSTER_BUCKET_PORT}`;
+  const bucketPort = await freePort();
+  const bucketServer = launch("minis3", process.execPath, [join(here, "minis3.mjs"), `--port=${bucketPort}`, `--delay-ms=${BUCKET_DELAY_MS}`]);
+  const endpoint = `http://127.0.0.1:${bucketPort}`;
   const stats = () => fetch(`${endpoint}/__stats`).then((r) => r.json());
   while (!(await stats().catch(() => false))) await sleep(20);
   const env = { AWS_ACCESS_KEY_ID: "k", AWS_SECRET_ACCESS_KEY: "s", AWS_REGION: "us-east-1" };
-  const starts = [() => startCelld("s3://bench/celld", ["--endpoint", endpoint], env), () => startWorkerd("cluster", ["--experimental"])];
+  const starts = [() => startCelld("s3://bench/celld", ["--endpoint", endpoint], env), () => startWorkerd("cluster", ["--experimental"], bucketPort)];
   const scenarios = [
     ["one object c1", "/do/incr", 1], ["one object c100", "/do/incr", 100],
     ["300 objects c128", "/do/incr?n=k{r}", 128, ["--mod", "300"]],

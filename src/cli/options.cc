@@ -113,13 +113,14 @@ void add_bucket(CLI::App& app, BucketOptions& bucket, std::string text, bool fro
 // A number within bounds, as milliseconds or as it is.
 void add_number(CLI::App& app, const std::string& name, const char* environment, uint64_t value,
                 uint64_t min, uint64_t max, std::string text, std::function<void(uint64_t)> set) {
-  auto range = [min, max](const std::string& given) -> std::string {
+  auto range = [min, max, environment](const std::string& given) -> std::string {
     uint64_t number = 0;
     auto [end, ec] = std::from_chars(given.data(), given.data() + given.size(), number);
     if (ec == std::errc() && end == given.data() + given.size() && number >= min && number <= max) {
       return "";
     }
-    return fmt::format("'{}' is not a whole number from {} to {}", given, min, max);
+    return fmt::format("'{}' is not a whole number from {} to {} (the option, or {} of the environment)",
+                       given, min, max, environment);
   };
   app.add_option_function<uint64_t>(name, std::move(set), std::move(text))
       ->type_name("N")

@@ -7,6 +7,7 @@
 #include "core/slot.h"
 #include "core/testing/fleet.h"
 #include "ltx/ltx.h"
+#include "ltx/merge.h"
 
 namespace celld::testing {
 namespace {
@@ -286,7 +287,7 @@ TEST(Core, back_pressure_bounds_what_waits_for_a_drain) {
   };
   for (int i = 0; i < 1000; ++i) {
     if (a.core->under_pressure()) break;
-    a.write(kCell, 4, 16);
+    a.write(kCell, 4, 1000);
     fleet.world.run_for(milliseconds(25));
   }
   EXPECT_TRUE(a.core->under_pressure());
@@ -294,6 +295,88 @@ TEST(Core, back_pressure_bounds_what_waits_for_a_drain) {
   a.data.lose_request = nullptr;
   ASSERT_TRUE(fleet.world.run_until([&] { return !a.core->under_pressure(); }, seconds(30)));
   fleet.shut_down(a);
+}
+
+TEST(Core, a_hot_page_is_kept_once_however_often_it_is_written) {
+  Fleet fleet(30);
+  CoreOptions options;
+  options.drain_interval = seconds(100);
+  FleetNode& a = fleet.started("a", std::nullopt, options);
+  ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
+  ASSERT_TRUE(fleet.run(writes(a, kCell, 500, milliseconds(5))));
+  ASSERT_TRUE(fleet.settle_writes(a));
+  EXPECT_LT(a.core->undrained_bytes(), 8 * kPageSize + 500 * 600);
+  // What is left of them is the whole database, for a wake as for a drain.
+  a.hibernate(kCell);
+  ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
+  EXPECT_EQ(a.cells.at(kCell).state->txid, Txid(500));
+  ASSERT_TRUE(fleet.run(writes(a, kCell, 5, milliseconds(5))));
+  ASSERT_TRUE(fleet.run(a.give_up(kCell)));
+  EXPECT_EQ(a.core->undrained_bytes(), 0u);
+  FleetNode& b = fleet.started("b");
+  ASSERT_TRUE(fleet.run(b.wake(kCell, seconds(5))));
+  EXPECT_EQ(b.cells.at(kCell).state->txid, Txid(505));
+  fleet.shut_down(a);
+  fleet.shut_down(b);
+}
+
+// A later commit must take no page from one that a drain has begun with, also when that waits its turn.
+TEST(Core, every_drained_object_leads_to_the_state_of_its_last_txid) {
+  constexpr size_t kCells = 24;  // more than a drain writes at a time
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    Fleet fleet(2000 + seed);
+    CoreOptions options;
+    options.slot_bytes_max = 64 << 10;
+    options.drain_interval = milliseconds(30);
+    FleetNode& a = fleet.started("a", std::nullopt, options);
+    a.data.faults.slow = 0.2;
+    a.data.faults.slow_max = milliseconds(300);
+    a.data.faults.refused = seed % 2 == 0 ? 0.2 : 0;
+    std::map<std::string, StateRef> newest;                                   // by LTX prefix
+    std::map<std::string, std::map<std::pair<Txid, Txid>, LtxFile>> objects;  // likewise
+    std::vector<CellId> cells;
+    for (size_t i = 0; i < kCells; ++i) {
+      cells.push_back(CellId("Counter:" + std::to_string(i)));
+      ASSERT_TRUE(fleet.run(a.wake(cells.back(), seconds(30))));
+    }
+    fleet.bucket.on_write = [&](const std::string& key, const Blob& body) {
+      std::optional<LtxName> name = parse_ltx_key(key);
+      if (!name || name->level != 0) return;
+      std::string prefix = key.substr(0, key.find("/ltx/") + 5);
+      objects[prefix].insert_or_assign({name->min, name->max}, *decode_ltx(body.view()));
+      std::vector<LtxFile> chain;
+      for (auto& [range, file] : objects[prefix]) chain.push_back(file);
+      Result<LtxFile> merged = merge(chain);
+      ASSERT_TRUE(merged) << merged.error().message;
+      StateRef state = newest[prefix];
+      while (state && state->txid > merged->info.max) state = state->parent;
+      ASSERT_TRUE(state);
+      std::map<Pgno, std::string> pages;
+      for (const NumberedPage& p : merged->pages) {
+        std::string bytes(reinterpret_cast<const char*>(p.page.data()), kPageSize);
+        if (bytes.find_first_not_of('\0') != bytes.npos) pages[p.pgno] = std::move(bytes);
+      }
+      EXPECT_TRUE(serial_of(merged->info.page_count, pages) == serial_of(state->page_count, state->pages))
+          << key << " does not lead to TXID " << state->txid;
+    };
+    for (uint64_t i = 0; i < 40 + seed; ++i) {
+      for (const CellId& cell : cells) {
+        a.write(cell, 1, 6);
+        newest[ltx_prefix(cell)] = a.cells.at(cell).state;
+      }
+      fleet.world.run_for(milliseconds(10));
+      a.hibernate(cells[i % kCells]);
+      ASSERT_TRUE(fleet.run(a.wake(cells[i % kCells], seconds(30))));
+    }
+    a.kill();
+    fleet.bucket.on_write = nullptr;
+    FleetNode& b = fleet.started("b", NodeId("a"));
+    for (const CellId& cell : cells) {
+      auto woken = fleet.run(b.wake(cell, seconds(30)));
+      ASSERT_TRUE(woken) << woken.error().message;
+    }
+    fleet.shut_down(b);
+  }
 }
 
 TEST(Core, dur_02_woken_under_the_same_epoch_continues_the_txids) {

@@ -51,7 +51,7 @@ void Journal::pump_soon() {
   if (pump_posted_) return;
   pump_posted_ = true;
   auto run = [](Journal* self) -> Task<void> {
-    co_await sleep_until(self->world_, self->world_.now());
+    co_await yield_to(self->world_);
     self->pump_posted_ = false;
     self->pump();
   };
@@ -133,29 +133,76 @@ void Journal::advance() {
     proven += sent.commits;
     sent_.erase(sent_.begin());
   }
-  if (proven == 0) return;
-  std::vector<const Commit*> commits;
-  commits.reserve(proven);
-  for (size_t i = 0; i < proven; ++i) commits.push_back(&held_[durable_count_ + i].commit);
-  durable_count_ += proven;
-  CHECK(durable_count_ <= packed_);
-  on_durable_(commits);
+  if (proven > 0) {
+    std::vector<const Commit*> commits;
+    commits.reserve(proven);
+    for (size_t i = 0; i < proven; ++i) commits.push_back(&held_[durable_count_ + i].commit);
+    durable_count_ += proven;
+    CHECK(durable_count_ <= packed_);
+    on_durable_(commits);
+  }
+  // Only what the next drain takes as a whole: then each object it writes has all pages of its
+  // range.
+  while (folded_ < durable_count_ && held_[folded_].last <= drainable_) fold(held_[folded_++]);
 }
 
-std::vector<const Commit*> Journal::commits_through(Slot through) const {
+void Journal::fold(Held& held) {
+  Newest& newest = newest_[held.commit.cell];
+  if (newest.epoch != held.commit.epoch) newest = Newest{held.commit.epoch, {}};
+  for (const NumberedPage& page : held.commit.pages) {
+    auto [it, fresh] = newest.pages.try_emplace(page.pgno, &held);
+    if (fresh) continue;
+    Held& older = *std::exchange(it->second, &held);
+    if (older.last <= frozen_) continue;
+    auto& pages = older.commit.pages;
+    auto found = std::lower_bound(pages.begin(), pages.end(), page.pgno,
+                                  [](const NumberedPage& p, Pgno pgno) { return p.pgno < pgno; });
+    CHECK(found != pages.end() && found->pgno == page.pgno && found->page)
+        << older.commit.cell << " commit " << older.commit.txid << " has no page " << page.pgno;
+    found->page = PageRef();
+    older.bytes -= kPageSize;
+    bytes_held_ -= kPageSize;
+    bytes_sent_ -= kPageSize;
+    if (++older.dropped * 2 >= pages.size()) compact(older);
+  }
+}
+
+void Journal::compact(Held& held) {
+  if (held.dropped == 0) return;
+  std::erase_if(held.commit.pages, [](const NumberedPage& p) { return !p.page; });
+  held.commit.pages.shrink_to_fit();
+  held.dropped = 0;
+}
+
+// Before it goes.
+void Journal::forget(const Held& held) {
+  auto newest = newest_.find(held.commit.cell);
+  if (newest == newest_.end()) return;
+  for (const NumberedPage& page : held.commit.pages) {
+    auto it = newest->second.pages.find(page.pgno);
+    if (it != newest->second.pages.end() && it->second == &held) newest->second.pages.erase(it);
+  }
+  if (newest->second.pages.empty()) newest_.erase(newest);
+}
+
+std::vector<const Commit*> Journal::commits_through(Slot through) {
   CHECK(through <= drainable_) << through << " is above the drainable slot " << drainable_;
+  frozen_ = through;
   std::vector<const Commit*> out;
   for (size_t i = 0; i < durable_count_ && held_[i].last <= through; ++i) {
+    compact(held_[i]);
     out.push_back(&held_[i].commit);
   }
   return out;
 }
 
-std::vector<const Commit*> Journal::commits_of(const CellId& cell) const {
+std::vector<const Commit*> Journal::commits_of(const CellId& cell) {
   std::vector<const Commit*> out;
   if (!per_cell_.contains(cell)) return out;
-  for (const Held& held : held_) {
-    if (held.commit.cell == cell) out.push_back(&held.commit);
+  for (Held& held : held_) {
+    if (held.commit.cell != cell) continue;
+    compact(held);
+    out.push_back(&held.commit);
   }
   return out;
 }
@@ -164,6 +211,7 @@ void Journal::drop_drained(Slot through) {
   CHECK(through <= drainable_) << through << " is above the drainable slot " << drainable_;
   while (durable_count_ > 0 && held_.front().last <= through) {
     const Held& held = held_.front();
+    forget(held);
     bytes_held_ -= held.bytes;
     bytes_sent_ -= held.bytes;
     auto it = per_cell_.find(held.commit.cell);
@@ -171,6 +219,7 @@ void Journal::drop_drained(Slot through) {
     held_.pop_front();
     --durable_count_;
     --packed_;
+    --folded_;
   }
   pump();
 }

@@ -2,7 +2,9 @@
 //
 // Group commit without a timer: while slots are in flight, commits gather for the next one. A slot
 // is durable when it and all before it are known to be created and the node had authority after
-// the reply. Keeps every commit until it is drained.
+// the reply. Keeps every commit until it is drained; of a page that durable commits of one cell
+// wrote several times only the newest, so that a hot counter costs one page and not one for each
+// write.
 #pragma once
 
 #include <deque>
@@ -39,10 +41,12 @@ class Journal {
   // The highest durable slot below which no commit is unfinished.
   Slot drainable() const { return drainable_; }
 
-  // Commits that end in slots up to `through`, oldest first. They stay until drop_drained().
-  std::vector<const Commit*> commits_through(Slot through) const;
-  // All commits of a cell that are not drained, durable or not, oldest first.
-  std::vector<const Commit*> commits_of(const CellId& cell) const;
+  // Commits that end in slots up to `through`, oldest first. They stay as they are until
+  // drop_drained() or the next call. A page that a later one of them writes again may be missing in
+  // an earlier one: together they say the same, which is all that a merge looks at.
+  std::vector<const Commit*> commits_through(Slot through);
+  // All commits of a cell that are not drained, durable or not, oldest first; pages as above.
+  std::vector<const Commit*> commits_of(const CellId& cell);
   bool has_commits_of(const CellId& cell) const { return per_cell_.contains(cell); }
   // Forgets the commits that end in slots up to `through`; lets the journal go on.
   void drop_drained(Slot through);
@@ -61,11 +65,17 @@ class Journal {
   struct Held {
     Commit commit;
     size_t bytes = 0;
-    Slot last;  // where its last part is; 0 = not packed yet
+    Slot last;           // where its last part is; 0 = not packed yet
+    size_t dropped = 0;  // of its pages: those that are null, since a later commit has them
+  };
+  // Where the newest durable version of each page of a cell is held.
+  struct Newest {
+    Epoch epoch;
+    std::unordered_map<Pgno, Held*> pages;
   };
   struct Sent {
     bool created = false;
-    size_t commits = 0;                // that end in it
+    size_t commits = 0;  // that end in it
     std::optional<Slot> open_since;
   };
 
@@ -73,6 +83,9 @@ class Journal {
   void pump();
   Task<void> create_slot(Slot slot, Blob bytes);
   void advance();
+  void fold(Held& held);
+  void forget(const Held& held);
+  static void compact(Held& held);
   Task<void> delete_slots();
 
   World& world_;
@@ -84,11 +97,14 @@ class Journal {
   OnDurable on_durable_;
 
   SlotWriter writer_;
-  std::deque<Held> held_;     // [durable | in flight | waiting], oldest first
-  size_t packed_ = 0;         // of held_: those in a slot
-  size_t durable_count_ = 0;  // of held_: those durable
+  std::deque<Held> held_;      // [durable | in flight | waiting], oldest first
+  size_t packed_ = 0;          // of held_: those in a slot
+  size_t durable_count_ = 0;   // of held_: those durable
+  size_t folded_ = 0;          // of held_: those in newest_
+  Slot frozen_;                // commits up to here are being drained and keep their pages
   std::map<Slot, Sent> sent_;  // above durable_
   std::unordered_map<CellId, size_t> per_cell_;
+  std::unordered_map<CellId, Newest> newest_;
   Slot durable_;
   Slot drainable_;
   unsigned in_flight_ = 0;

@@ -194,8 +194,10 @@ void Node::activate(CellId cell, std::move_only_function<void(Result<Activation>
 }
 
 void Node::commit(Commit commit) {
-  world_.post_from_any_thread([this, commit = std::move(commit)]() mutable {
-    core_->commit(std::move(commit));
+  // Encoded on the loop that wrote it: the control thread is one for all loops.
+  EncodedCommit encoded = encode_commit(commit);
+  world_.post_from_any_thread([this, commit = std::move(commit), encoded = std::move(encoded)]() mutable {
+    core_->commit(std::move(commit), std::move(encoded));
     under_pressure_.store(core_->under_pressure(), std::memory_order_relaxed);
   });
 }

@@ -83,6 +83,19 @@ inline auto sleep_until(World& world, MonoTime at) {
 }
 inline auto sleep_for(World& world, Duration d) { return sleep_until(world, world.now() + d); }
 
+// co_await yield_to(world): goes on behind the callbacks that are posted already. Costs no timer.
+inline auto yield_to(World& world) {
+  struct Awaiter {
+    World& world;
+    bool await_ready() const { return false; }
+    void await_suspend(std::coroutine_handle<> h) {
+      world.post([h] { h.resume(); });
+    }
+    void await_resume() const {}
+  };
+  return Awaiter{world};
+}
+
 // A condition that tasks wait for. Waiters are resumed through World::post, in order, and must
 // look again: a wake-up promises nothing.
 class Signal {

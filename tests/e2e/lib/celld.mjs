@@ -1,4 +1,4 @@
-// Runs a Wrangler project on the celld that is tested: the program that $CELLD names.
+// Runs the celld that is tested: the program that $CELLD names.
 import { spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
@@ -7,7 +7,10 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
 export const binary = process.env.CELLD ?? new URL("../../../build/release/celld", import.meta.url).pathname;
+// Megabytes that a process under the address sanitizer may take besides: what it freed waits there for a while.
+export const SANITIZER_MB = process.env.CELLD_SANITIZE ? 1500 : 0;
 const READY_MS_MAX = 60_000;
+const OUTPUT_CHARS_MAX = 1 << 20;  // of each stream; the oldest go first
 
 // Whether this build has `celld NAME`.
 export function hasCommand(name) {
@@ -26,43 +29,115 @@ export function freePort() {
   });
 }
 
-// Starts `celld dev` on the project in `folder`. Answers { url, child, stop(), kill(), restart() };
-// data lives until stop().
-export async function startCelld(folder, { args = [], env = {} } = {}) {
-  const data = mkdtempSync(join(tmpdir(), "celld-"));
-  const port = await freePort();
-  const host = { url: `http://127.0.0.1:${port}`, data, child: null, stderr: "" };
-  const start = async () => {
-    const child = spawn(binary, ["dev", folder, "--port", String(port), "--data", data, ...args], {
-      stdio: ["ignore", "ignore", "pipe"],
-      env: { ...process.env, ...env },
-    });
-    host.child = child;
-    child.stderr.setEncoding("utf8").on("data", (chunk) => (host.stderr = (host.stderr + chunk).slice(-65536)));
-    for (const started = Date.now(); ; await sleep(25)) {
-      if (child.exitCode !== null || child.signalCode !== null) {
-        throw new Error(`celld ended: ${child.exitCode ?? child.signalCode}\n${host.stderr}`);
-      }
-      // Any answer will do, also an error of the project's.
-      if (await fetch(`${host.url}/__celld/health`).then((r) => r.arrayBuffer(), () => null)) return;
-      if (Date.now() - started > READY_MS_MAX) throw new Error(`celld did not listen in time\n${host.stderr}`);
+// An empty folder that the test `t` removes at its end.
+export function scratch(t) {
+  const folder = mkdtempSync(join(tmpdir(), "celld-e2e-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }));
+  return folder;
+}
+
+// Asks `condition` until it answers something truthy, which is returned. Fails after `ms`, naming `what`.
+export async function until(what, condition, ms = 20_000, pause = 20) {
+  for (const started = Date.now(); ; await sleep(pause)) {
+    const value = await condition();
+    if (value) return value;
+    if (Date.now() - started > ms) {
+      throw new Error(`not within ${ms} ms: ${typeof what === "function" ? what() : what}`);
     }
+  }
+}
+
+// A started celld: { child, stdout, stderr, exited, kill(signal), ended() }. `exited` resolves to { code, signal }.
+export function spawnCelld(args, { env = {}, cwd } = {}) {
+  const child = spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, ...env }, cwd });
+  const run = { child, stdout: "", stderr: "" };
+  for (const stream of ["stdout", "stderr"]) {
+    child[stream].setEncoding("utf8").on("data", (text) => (run[stream] = (run[stream] + text).slice(-OUTPUT_CHARS_MAX)));
+  }
+  // "close" comes after the last output.
+  run.exited = new Promise((resolve, reject) => {
+    child.once("error", reject);
+    child.once("close", (code, signal) => resolve({ code, signal }));
+  });
+  run.exited.catch(() => {});
+  run.ended = () => child.exitCode !== null || child.signalCode !== null;
+  run.kill = async (signal = "SIGKILL") => {
+    if (!run.ended()) child.kill(signal);
+    return run.exited;
   };
-  host.kill = async (signal = "SIGKILL") => {
-    const { child } = host;
-    if (child.exitCode !== null || child.signalCode !== null) return;
-    const ended = new Promise((end) => child.once("exit", end));
-    child.kill(signal);
-    await ended;
+  return run;
+}
+
+// Runs celld to its end: { code, signal, stdout, stderr }. Killed after `ms`.
+export async function runCelld(args, { ms = 60_000, ...options } = {}) {
+  const run = spawnCelld(args, options);
+  const timer = setTimeout(() => run.kill(), ms);
+  const { code, signal } = await run.exited;
+  clearTimeout(timer);
+  return { code, signal, stdout: run.stdout, stderr: run.stderr };
+}
+
+async function waitUntilReady(run, url) {
+  await until(
+    () => `${url} answers health with 200\n${run.stderr}`,
+    async () => {
+      if (run.ended()) {
+        const { code, signal } = await run.exited;
+        throw new Error(`celld ended: ${code ?? signal}\n${run.stderr}`);
+      }
+      const options = { signal: AbortSignal.timeout(5000) };
+      return fetch(`${url}/__celld/health`, options).then((r) => r.text().then(() => r.status === 200), () => false);
+    },
+    READY_MS_MAX,
+  );
+}
+
+// A host that can be killed and started again with the same arguments:
+// { url, run, stderr, start({env}), kill(signal), restart(signal), stop() }.
+async function startHost(args, port, { env = {}, cwd } = {}) {
+  const host = { url: `http://127.0.0.1:${port}`, port, run: null };
+  let earlier = "";
+  Object.defineProperty(host, "stderr", { get: () => earlier + (host.run?.stderr ?? "") });
+  host.start = async (changed = {}) => {
+    if (host.run) earlier += host.run.stderr;
+    host.run = spawnCelld(changed.args ?? args, { env: { ...env, ...changed.env }, cwd });
+    await waitUntilReady(host.run, host.url);
   };
+  host.kill = (signal) => host.run.kill(signal);
   host.restart = async (signal) => {
     await host.kill(signal);
-    await start();
+    await host.start();
   };
+  host.stop = () => host.kill();
+  await host.start().catch(async (error) => {
+    await host.kill();
+    throw error;
+  });
+  return host;
+}
+
+// Starts `celld dev` on the project in `folder`. Without `data` the state is in a folder of its own, which stop() removes.
+export async function startCelld(folder, { args = [], env = {}, data } = {}) {
+  const own = data === undefined ? mkdtempSync(join(tmpdir(), "celld-")) : undefined;
+  const port = await freePort();
+  const host = await startHost(["dev", folder, "--port", String(port), "--data", data ?? own, ...args], port, { env });
+  host.data = data ?? own;
   host.stop = async () => {
     await host.kill();
-    rmSync(data, { recursive: true, force: true });
+    if (own) rmSync(own, { recursive: true, force: true, maxRetries: 5 });
   };
-  await start();
   return host;
+}
+
+// Starts a node that serves what is deployed to `bucket`.
+export async function startNode({ bucket, data, port, env = {}, args = [] }) {
+  port ??= await freePort();
+  return startHost(["--bucket", bucket, "--listen", `127.0.0.1:${port}`, "--data", data, ...args], port, { env });
+}
+
+// Deploys the project in `folder`; answers the version. Fails with what celld said.
+export async function deploy(folder, bucket, { env } = {}) {
+  const { code, stdout, stderr } = await runCelld(["deploy", folder, "--bucket", bucket], { env });
+  if (code !== 0) throw new Error(`celld deploy ended with ${code}\n${stderr}`);
+  return stdout.trim();
 }

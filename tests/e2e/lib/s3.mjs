@@ -3,7 +3,15 @@ import { spawn } from "node:child_process";
 
 const script = new URL("../../servers/s3_server.mjs", import.meta.url).pathname;
 
-// Answers { endpoint, env, counters(), reset(), set(options), stop() }; `env` makes celld use it.
+// What fail(kind) makes of the store until heal(), beside "hangs", which stops it in the middle of what it does.
+const FAILURES = {
+  answers_500: { "error-500": 1 },
+  answers_503: { throttle: 1 },
+  drops_writes: { "fail-before-effect": 1 },
+  loses_the_replies_of_writes: { "fail-after-effect": 1 },
+};
+
+// Answers { endpoint, env, counters(), reset(), set(options), fail(kind), heal(), stop() }; `env` makes celld use it.
 export async function startS3(args = []) {
   const child = spawn(process.execPath, [script, ...args], { stdio: ["pipe", "pipe", "inherit"] });
   let text = "";
@@ -25,7 +33,14 @@ export async function startS3(args = []) {
     counters: async () => (await fetch(`${endpoint}/__counters`)).json(),
     reset: () => post("/__counters/reset", {}),
     set: (options) => post("/__options", options),
+    fail: async (kind) => void (kind === "hangs" ? child.kill("SIGSTOP") : await post("/__options", FAILURES[kind])),
+    heal: async () => {
+      child.kill("SIGCONT");
+      const all = Object.assign({}, ...Object.values(FAILURES));
+      await post("/__options", Object.fromEntries(Object.keys(all).map((option) => [option, 0])));
+    },
     stop: () => {
+      child.kill("SIGCONT");
       const ended = new Promise((end) => child.once("exit", end));
       child.stdin.end();
       return ended;
