@@ -142,7 +142,10 @@ void IsolateHost::after_gc(v8::Isolate* isolate, v8::GCType, v8::GCCallbackFlags
   auto* host = static_cast<IsolateHost*>(self);
   v8::HeapStatistics heap;
   isolate->GetHeapStatistics(&heap);
-  if (heap.used_heap_size() > host->limits_.heap_bytes) {
+  // The memories of WebAssembly do not come from the allocator; they count as external.
+  const IsolateLimits& limits = host->limits_;
+  if (heap.used_heap_size() > limits.heap_bytes ||
+      heap.external_memory() > limits.array_buffer_bytes + limits.heap_bytes) {
     host->heap_exceeded_.store(true, std::memory_order_relaxed);
     isolate->TerminateExecution();
   }
@@ -393,6 +396,8 @@ void IsolateHost::drain_turn() {
     isolate_->PerformMicrotaskCheckpoint();
   }
   ended_.clear();
+  // Describing what was thrown runs getters of the user's, so it is part of the turn and its limit.
+  report_unhandled();
   set_frame(isolate_, context_.Get(isolate_), v8::Undefined(isolate_));
   seat_->end();
 }
@@ -433,7 +438,6 @@ void IsolateHost::finish_turn(uint32_t io) {
       effect(nullptr);
     }
   }
-  report_unhandled();
   if (condemned_) services_.isolate_condemned(*this);
 }
 
@@ -562,15 +566,14 @@ void IsolateHost::on_promise_reject(v8::PromiseRejectMessage message) {
 
 void IsolateHost::report_unhandled() {
   if (unhandled_.empty()) return;
-  v8::Isolate::Scope isolate_scope(isolate_);
-  v8::HandleScope handles(isolate_);
-  v8::Context::Scope context_scope(context_.Get(isolate_));
   for (auto& [promise, value] : std::exchange(unhandled_, {})) {
+    if (isolate_->IsExecutionTerminating() || seat_->expired()) return;
     JsError error = to_js_error(value.Get(isolate_));
     services_.log(LogLevel::kError,
                   "Uncaught (in promise) " + (error.stack.empty() ? error.name + ": " + error.message
                                                                   : error.stack));
   }
+  isolate_->PerformMicrotaskCheckpoint();
 }
 
 // --- NativeHost ---

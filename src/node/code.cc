@@ -2,6 +2,7 @@
 
 #include <boost/json.hpp>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "deploy/source_map.h"
 
@@ -80,6 +81,22 @@ Result<std::shared_ptr<const js::WorkerCode>> worker_code(LoadedDeployment deplo
   if (!maps->empty()) {
     code->remap_stack = [maps](std::string_view stack) { return remap_stack(stack, *maps); };
   }
+  return code;
+}
+
+std::shared_ptr<const js::WorkerCode> code_that_fails(const js::WorkerCode& like, const std::string& message) {
+  auto code = std::make_shared<js::WorkerCode>(like);
+  std::string text = "import { DurableObject } from \"cloudflare:workers\";\n"
+                     "const fail = () => { throw new Error(" + boost::json::serialize(boost::json::value(message)) +
+                     "); };\n"
+                     "class Fails extends DurableObject { constructor(ctx, env) { super(ctx, env); fail(); } }\n"
+                     "export default { fetch: fail, scheduled: fail };\n";
+  std::unordered_set<std::string> exported;
+  for (const js::NamespaceSpec& ns : like.namespaces) {
+    if (exported.insert(ns.class_name).second) text += "export { Fails as " + ns.class_name + " };\n";
+  }
+  code->modules = {js::CodeModule{code->main, js::CodeModule::Kind::kEsm, Blob(std::move(text))}};
+  code->remap_stack = {};
   return code;
 }
 

@@ -7,6 +7,7 @@
 #include <boost/asio/post.hpp>
 
 #include "base/check.h"
+#include "node/code.h"
 #include "node/resident.h"
 
 namespace celld {
@@ -17,6 +18,9 @@ constexpr Duration kTick = std::chrono::milliseconds(500);
 // An alarm handler that throws is tried this many times more, 2 s apart and doubling.
 constexpr uint32_t kAlarmRetriesMax = 6;
 constexpr Duration kAlarmRetryFirst = std::chrono::seconds(2);
+// Code that loaded once and then did not is tried again.
+constexpr Duration kLoadRetryFirst = std::chrono::seconds(1);
+constexpr Duration kLoadRetryMax = std::chrono::seconds(60);
 // Rather than copying more than this for a snapshot, the core merges what is in the bucket.
 constexpr uint32_t kSnapshotPagesMax = (64u << 20) / kPageSize;
 
@@ -336,6 +340,7 @@ Result<void> Loop::load(std::shared_ptr<const js::WorkerCode> code) {
              js::IsolateHost::create(world_, *this, std::move(code), options_.isolate));
   if (current_) old_.emplace_back(std::move(current_), world_.now());
   current_ = std::move(host);
+  broken_code_.reset();
   retire_old_isolates();
   return {};
 }
@@ -348,8 +353,16 @@ void Loop::isolate_condemned(js::IsolateHost& isolate) {
     auto code = current_->shared_code();
     old_.emplace_back(std::move(current_), world_.now());
     auto fresh = js::IsolateHost::create(world_, *this, code, options_.isolate);
-    // The code loaded before; if it does not now, requests fail with the reason.
-    CHECK(fresh) << "the code no longer loads: " << fresh.error().message;
+    if (!fresh) {
+      // It loaded before, but what runs at the top of a module need not be the same every time.
+      log(js::LogLevel::kError, "the code no longer loads: " + fresh.error().message);
+      broken_code_ = code;
+      retry_load_at_ = world_.now() + kLoadRetryFirst;
+      retry_load_delay_ = kLoadRetryFirst;
+      auto stand_in = code_that_fails(*code, "the code no longer loads: " + fresh.error().message);
+      fresh = js::IsolateHost::create(world_, *this, std::move(stand_in), options_.isolate);
+      CHECK(fresh) << "no isolate can be made: " << fresh.error().message;
+    }
     current_ = std::move(*fresh);
   }
   for (auto& [id, r] : cells_) {
@@ -383,6 +396,14 @@ void Loop::retire_old_isolates() {
   });
 }
 
+void Loop::retry_broken_code() {
+  if (!broken_code_ || world_.now() < retry_load_at_) return;
+  if (Result<void> loaded = load(broken_code_); !loaded) {
+    retry_load_delay_ = std::min(retry_load_delay_ * 2, kLoadRetryMax);
+    retry_load_at_ = world_.now() + retry_load_delay_;
+  }
+}
+
 void Loop::run_scheduled(std::string cron, WallMs time) {
   if (!current_) return;
   current_->scheduled(cron, time, [this, cron](js::Outcome<bool> outcome) {
@@ -400,6 +421,7 @@ void Loop::tick() {
     if (!stopping_) {
       sweep_cells();
       retire_old_isolates();
+      retry_broken_code();
     }
     tick();
   });

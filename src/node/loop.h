@@ -96,6 +96,7 @@ class Loop final : public js::IsolateServices {
   void sweep_cells();
   void begin_release(Resident& resident);
   void retire_old_isolates();
+  void retry_broken_code();
   void look_at_alarm(Resident& resident);
   void alarm_done(const CellId& cell, js::Outcome<bool> outcome, WallMs scheduled);
 
@@ -121,6 +122,10 @@ class Loop final : public js::IsolateServices {
 
   std::unique_ptr<js::IsolateHost> current_;
   std::vector<std::pair<std::unique_ptr<js::IsolateHost>, MonoTime>> old_;  // since when
+  // Set while current_ only stands in for it, because it does not load.
+  std::shared_ptr<const js::WorkerCode> broken_code_;
+  MonoTime retry_load_at_;
+  Duration retry_load_delay_{0};
   std::unordered_map<CellId, std::unique_ptr<Resident>> cells_;
   bool stopping_ = false;
   bool fenced_ = false;

@@ -122,6 +122,7 @@ describe("CPU limit", { skip }, () => {
     "async iterator": `return (async () => { const g = async function* () { for (;;) yield 1 }; for await (const x of g()); })()`,
     "sort with loop": `return [3, 2, 1].sort(() => { for (;;) {} })`,
     "getter of a body": `return new Response(new ReadableStream({ pull(c) { for (;;) {} } })).text()`,
+    "uncaught rejection": `Promise.reject({ get message() { for (;;) {} } }); return new Promise(() => {})`,
     "toString": `return { toString() { for (;;) {} } }`,
     "constructor": `globalThis.loopsInConstructor = String(this.ctx.id); this.ctx.abort("again")`,
   };
@@ -213,6 +214,7 @@ describe("memory limit", { skip }, () => {
     "over many turns": "return (async () => { const a = []; for (;;) { a.push(new Array(100000).fill(1.5)); await new Promise((r) => setTimeout(r, 0)) } })()",
     "stream queue": `return (async () => { let c; new ReadableStream({ start(x) { c = x } }); for (;;) c.enqueue(new Uint8Array(65536)) })()`,
     blobs: `const a = []; for (;;) a.push(new Blob(["x".repeat(100000)]))`,
+    "wasm memories": "const a = []; for (;;) { const m = new WebAssembly.Memory({ initial: 800 }); new Uint8Array(m.buffer).fill(1); a.push(m) }",
     "module state": "globalThis.hoard ??= []; for (;;) globalThis.hoard.push(new Array(1000).fill(1.5))",
   };
 
@@ -234,6 +236,42 @@ describe("memory limit", { skip }, () => {
     await othersGoOn();
     t.diagnostic(`at most ${Math.round(most)} MB after an event`);
     assert.ok(most < 1500 + SANITIZER_MB, `${most} MB`);
+  });
+
+  test("code_that_does_not_load_a_second_time_fails_its_requests_and_is_tried_again", async (t) => {
+    // Chance at the top of a module: after the first start on a thread it loads one time in two.
+    const project = objectProject(`
+  async fetch(request) {
+    if (request.url.endsWith("/eat")) for (const a = []; ; ) a.push(new Array(1000).fill(1.5));
+    this.ctx.storage.kv.put("n", (this.ctx.storage.kv.get("n") ?? 0) + 1);
+    return Response.json(this.ctx.storage.kv.get("n"));
+  }`, { before: `const unlucky = Math.random() < 0.5;\nif (unlucky) throw new Error("unlucky start");` });
+    const folder = makeProject(join(scratch(t), "project"), project);
+    let host;
+    for (let i = 0; !host; i++) {
+      host = await startCelld(folder, { env: { CELLD_LOOPS: "1", CELLD_HEAP_LIMIT_MB: "64" }, args: ["--no-watch"] }).catch((error) => {
+        if (i === 100 || !/unlucky start/.test(error.message)) throw error;
+      });
+    }
+    t.after(() => host.stop());
+    let n = 0;
+    for (let i = 0, refused = 0; i < 200 && !(refused > 0 && n > refused); i++) {
+      await fetch(`${host.url}/x/eat`).then((r) => r.text());
+      for (let tries = 0; ; tries++) {
+        const response = await fetch(`${host.url}/x/count`);
+        const body = await response.text();
+        if (response.status === 200) {
+          assert.equal(Number(body), ++n);
+          break;
+        }
+        assert.match(body, /the code no longer loads: .*unlucky start/);
+        refused = 1;
+        assert.ok(tries < 400, "the code is not tried again");
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+    }
+    assert.match(host.stderr, /the code no longer loads/);
+    assert.ok(!host.run.ended(), host.stderr);
   });
 
   test("what_is_impossible_at_once_is_an_error_and_not_an_end", async (t) => {
