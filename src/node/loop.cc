@@ -116,6 +116,9 @@ Loop::Resident& Loop::resident(const CellId& cell) {
 
 void Loop::deliver(js::CellAddress to, js::CellEvent event) {
   if (fenced_ || stopping_) return fail_event(event, no_authority());
+  if (!current_) {
+    return fail_event(event, js::JsError{"Error", "The node has not loaded its code yet.", {}, js::kRetryable});
+  }
   if (control_.under_pressure()) {
     return fail_event(event, js::JsError{"Error", "The node is overloaded: too many writes wait for the bucket.",
                                          {}, js::kOverloaded | js::kRetryable});
@@ -275,8 +278,8 @@ void Loop::on_alarm_due(CellId id, WallMs) {
 
 // A hint came: the database knows whether an alarm is due.
 void Loop::look_at_alarm(Resident& r) {
-  r.alarm_hinted = false;
-  if (r.cell.alarm_running || !r.cell.storage) return;
+  r.alarm_hinted = !current_;  // then load() looks again
+  if (r.alarm_hinted || r.cell.alarm_running || !r.cell.storage) return;
   auto alarm = r.cell.storage->alarm();
   if (!alarm) {
     log(js::LogLevel::kError, "cell " + r.cell.id.value + ": its alarm cannot be read: " + alarm.error().message);
@@ -341,6 +344,9 @@ Result<void> Loop::load(std::shared_ptr<const js::WorkerCode> code) {
   if (current_) old_.emplace_back(std::move(current_), world_.now());
   current_ = std::move(host);
   broken_code_.reset();
+  for (auto& [id, r] : cells_) {
+    if (r->alarm_hinted) post([this, id] { on_alarm_due(id, WallMs{}); });
+  }
   retire_old_isolates();
   return {};
 }

@@ -62,7 +62,7 @@ Task<Result<void>> Node::join(ObjectStore& data, ObjectStore& lease) {
 
 Task<Result<void>> Node::adopt(std::shared_ptr<const js::WorkerCode> code,
                                std::vector<std::string> crons) {
-  // The first loop finds out whether the code loads; the others follow, all at once.
+  // One loop finds out whether the code loads; the others follow.
   auto load = [](Node* self, Loop* loop, std::shared_ptr<const js::WorkerCode> c) -> Task<Result<void>> {
     OneShot<Result<void>> loaded(self->world_);
     loop->post([self, loop, c, &loaded] {
@@ -71,13 +71,20 @@ Task<Result<void>> Node::adopt(std::shared_ptr<const js::WorkerCode> code,
     });
     co_return co_await loaded.take();
   };
-  Task<Result<void>> first = load(this, loops_.front().get(), code);
+  Loop* home = loops_.back().get();
+  Task<Result<void>> first = load(this, home, code);
   CO_TRY(co_await std::move(first));
-  std::vector<Task<Result<void>>> rest;
-  for (size_t i = 1; i < loops_.size(); ++i) rest.push_back(load(this, loops_[i].get(), code));
-  std::vector<Result<void>> results = co_await join_all(world_, std::move(rest));
-  for (Result<void>& result : results) {
-    if (!result) co_return fail(std::move(result).error());
+  // Those that take requests come last, when every object finds its code.
+  for (bool front : {false, true}) {
+    std::vector<Task<Result<void>>> rest;
+    for (size_t i = 0; i < loops_.size(); ++i) {
+      Loop* loop = loops_[i].get();
+      if (loop != home && front == (i < config_.front_loops)) rest.push_back(load(this, loop, code));
+    }
+    std::vector<Result<void>> results = co_await join_all(world_, std::move(rest));
+    for (Result<void>& result : results) {
+      if (!result) co_return fail(std::move(result).error());
+    }
   }
   for (const std::string& refused : crons_.set(crons)) {
     log(js::LogLevel::kError, "the cron expression \"" + refused + "\" of the deployment is not valid");
