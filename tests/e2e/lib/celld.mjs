@@ -7,8 +7,9 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
 export const binary = process.env.CELLD ?? new URL("../../../build/release/celld", import.meta.url).pathname;
-// Megabytes that a process under the address sanitizer may take besides: what it freed waits there for a while.
-export const SANITIZER_MB = process.env.CELLD_SANITIZE ? 1500 : 0;
+// A build with sanitizers is several times slower, and what it freed waits for a while: so many megabytes more.
+export const sanitized = Boolean(process.env.CELLD_SANITIZE);
+export const SANITIZER_MB = sanitized ? 1500 : 0;
 const READY_MS_MAX = 60_000;
 const OUTPUT_CHARS_MAX = 1 << 20;  // of each stream; the oldest go first
 
