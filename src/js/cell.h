@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -37,8 +38,10 @@ class Cell {
     kReady,
     kReleasing,  // being handed back; events wait and start it anew afterwards
   };
-  // Events that may wait for one cell; more are refused as overload.
-  static constexpr size_t kWaitingMax = 10'000;
+  // Events that may wait for one cell or run in it; more are refused as overload.
+  static constexpr size_t kEventsMax = 10'000;
+  // What the events that wait may bring along.
+  static constexpr size_t kWaitingBytesMax = 64 << 20;
 
   explicit Cell(CellId cell_id);
   ~Cell();
@@ -61,17 +64,38 @@ class Cell {
   // The instance. index is the number JavaScript knows it by.
   IsolateHost* isolate = nullptr;
   int32_t index = -1;
-  std::deque<CellEvent> waiting;
+  std::deque<CellEvent> waiting;  // by enqueue() and take_waiting()
   std::unordered_set<uint32_t> active;  // io of events that have started and not ended
   uint32_t timers = 0;                  // armed timers of the instance
-  std::vector<uint32_t> sections;       // open critical sections, innermost last
-  std::deque<std::move_only_function<void()>> deferred;  // completions held by the input gate
   MonoTime last_used;
   bool alarm_running = false;
   bool alarm_hidden = false;  // the handler runs and has not set a new alarm
   uint32_t alarm_retries = 0;
 
   bool idle() const { return waiting.empty() && active.empty() && timers == 0 && !alarm_running; }
+
+  // Puts the event behind those that wait, or fails it as overload.
+  bool enqueue(CellEvent event);
+  // The first that waits; there is one.
+  CellEvent dequeue();
+  std::deque<CellEvent> take_waiting();
+
+  // --- the input gate ---
+  // A critical section closes it to all but the section's own continuations. Sections nest.
+  void open_section(uint32_t section, TimerId limit);
+  // The limit of the section, when it was open.
+  std::optional<TimerId> close_section(uint32_t section);
+  bool in_section() const { return !sections_.empty(); }
+  bool section_open(uint32_t section) const;
+  // Whether a continuation that belongs to `section` (0: none) may run now.
+  bool admits(uint32_t section) const;
+  // Keeps a continuation until the gate admits it.
+  void hold(uint32_t section, std::move_only_function<void()> run);
+  bool holds_back(uint32_t section) const;
+  // The next that was held and is admitted now; null when there is none.
+  std::move_only_function<void()> next_held();
+  // Opens the gate and forgets what it held; the limits of the sections.
+  std::vector<TimerId> reset_gate();
 
   // Runs the effect now if everything committed is proven, else when it is. In order. Without
   // authority it fails.
@@ -87,10 +111,24 @@ class Cell {
     Txid position;
     Effect effect;
   };
+  struct Section {
+    uint32_t id;
+    TimerId limit;
+  };
+  struct Held {
+    uint32_t section;
+    std::move_only_function<void()> run;
+  };
   bool has_authority() const;
   void let_out(Effect effect);
+  uint32_t open_ancestor(uint32_t section) const;
 
   std::deque<Gated> gated_;
+  size_t waiting_bytes_ = 0;
+  std::vector<Section> sections_;  // open ones, innermost last
+  // Sections that ended inside an open one: what still belongs to them belongs to that.
+  std::unordered_map<uint32_t, uint32_t> ended_inside_;
+  std::deque<Held> held_;
 };
 
 }  // namespace celld::js

@@ -35,44 +35,58 @@ uint32_t IsolateHost::stateless_io() {
 
 // --- calls ---
 
-void IsolateHost::begin_call(uint32_t id, std::move_only_function<void()> cancel) {
+void IsolateHost::begin_call(uint32_t id, std::move_only_function<void()> cancel, size_t bytes) {
   Who caller = who();
-  v8::Local<v8::Value> frame = get_frame(isolate_, context_.Get(isolate_));
-  Call c{caller.io, caller.cell ? caller.cell->index : -1, caller.section, {}, std::move(cancel)};
-  if (frame->IsObject()) c.frame.Reset(isolate_, frame.As<v8::Object>());
+  Call c{caller.io, caller.cell ? caller.cell->index : -1, caller.section, bytes, {}, std::move(cancel)};
+  c.frame.Reset(isolate_, frame_for_later());
   calls_.emplace(id, std::move(c));
+  call_bytes_ += bytes;
   if (Event* e = event(caller.io); e && !e->cell) e->calls.push_back(id);
+}
+
+// The lists of a stateless event: what is removed is mostly what was added last.
+static void forget(std::vector<uint32_t>& ids, uint32_t id) {
+  auto it = std::find(ids.rbegin(), ids.rend(), id);
+  if (it == ids.rend()) return;
+  *it = ids.back();
+  ids.pop_back();
+}
+
+IsolateHost::Call IsolateHost::take_call(Calls::iterator it) {
+  Call taken = std::move(it->second);
+  if (taken.cell < 0) {
+    if (Event* e = event(taken.io)) forget(e->calls, it->first);
+  }
+  calls_.erase(it);
+  call_bytes_ -= taken.bytes;
+  return taken;
 }
 
 void IsolateHost::end_cancelled_call(uint32_t id) {
   auto it = calls_.find(id);
   if (it == calls_.end()) return;
-  auto cancel = std::move(it->second.cancel);
-  calls_.erase(it);
-  if (cancel) cancel();
+  Call taken = take_call(it);
+  if (taken.cancel) taken.cancel();
 }
 
 void IsolateHost::complete(uint32_t id, std::move_only_function<void(v8::Isolate*)> run) {
   auto it = calls_.find(id);
   if (it == calls_.end() || condemned_) return;
-  Call& c = it->second;
-  if (c.cell >= 0) {
-    Cell* owner = cell(c.cell);
-    if (!owner) {
-      calls_.erase(it);
-      return;
-    }
-    // The input gate: while a critical section is open only what it started itself may come in.
-    if (!owner->sections.empty() && owner->sections.back() != c.section) {
-      owner->deferred.push_back([this, id, run = std::move(run)]() mutable {
-        complete(id, std::move(run));
-      });
-      return;
-    }
-    owner->last_used = world_.now();
+  const Call& c = it->second;
+  if (Cell* owner = cell(c.cell); owner && owner->holds_back(c.section)) {
+    owner->hold(c.section, [this, id, run = std::move(run)]() mutable {
+      complete_now(id, std::move(run));
+    });
+    return;
   }
-  Call taken = std::move(c);
-  calls_.erase(it);
+  complete_now(id, std::move(run));
+}
+
+void IsolateHost::complete_now(uint32_t id, std::move_only_function<void(v8::Isolate*)> run) {
+  auto it = calls_.find(id);
+  if (it == calls_.end()) return;
+  Call taken = take_call(it);
+  if (Cell* owner = cell(taken.cell)) owner->last_used = world_.now();
   turn(taken.frame, taken.io, [&](v8::Isolate* isolate, v8::Local<v8::Context>) { run(isolate); });
 }
 
@@ -165,27 +179,32 @@ void IsolateHost::drop_calls_of(Cell* owner, uint32_t io) {
 // --- timers ---
 
 uint32_t IsolateHost::set_timer(double ms, bool repeat) {
-  if (timers_.size() >= kTimersMax) {
+  if (!may_begin(0)) return 0;
+  Who owner = who();
+  Event* e = owner.cell ? nullptr : event(owner.io);
+  size_t set = owner.cell ? owner.cell->timers : e ? e->timers.size() : timers_.size();
+  if (set >= kTimersMax) {
     throw_error(isolate_, "Error", "You have exceeded the number of timeouts you may set.");
     return 0;
   }
   if (!(ms > 0)) ms = 0;
   ms = std::min(std::trunc(ms), kTimerMsMax);
   if (repeat && ms < 1) ms = 1;
-  Who owner = who();
-  uint32_t id = ++last_timer_;
+  do {
+    ++last_timer_;
+  } while (last_timer_ == 0 || timers_.contains(last_timer_));
+  uint32_t id = last_timer_;
   Timer t;
   t.io = owner.io;
   t.cell = owner.cell ? owner.cell->index : -1;
   t.section = owner.section;
   t.period = std::chrono::microseconds(static_cast<int64_t>(ms * 1000));
   t.repeat = repeat;
-  v8::Local<v8::Value> frame = get_frame(isolate_, context_.Get(isolate_));
-  if (frame->IsObject()) t.frame.Reset(isolate_, frame.As<v8::Object>());
+  t.frame.Reset(isolate_, frame_for_later());
   timers_.emplace(id, std::move(t));
   if (owner.cell) {
     ++owner.cell->timers;
-  } else if (Event* e = event(owner.io)) {
+  } else if (e) {
     e->timers.push_back(id);
   }
   arm_timer(id);
@@ -194,26 +213,38 @@ uint32_t IsolateHost::set_timer(double ms, bool repeat) {
 
 void IsolateHost::arm_timer(uint32_t id) {
   Timer& t = timers_.at(id);
-  t.armed = world_.call_at(world_.now() + t.period, [this, id] { fire_timer(id); });
+  t.armed = world_.call_at(world_.now() + t.period, [this, id] { timer_due(id); });
 }
 
 void IsolateHost::clear_timer(uint32_t id) {
   auto it = timers_.find(id);
   if (it == timers_.end()) return;
   world_.cancel(it->second.armed);
-  if (Cell* owner = cell(it->second.cell); owner && owner->timers > 0) --owner->timers;
+  const Timer& t = it->second;
+  if (Cell* owner = cell(t.cell)) {
+    if (owner->timers > 0) --owner->timers;
+  } else if (Event* e = event(t.io)) {
+    forget(e->timers, id);
+  }
   timers_.erase(it);
+}
+
+void IsolateHost::timer_due(uint32_t id) {
+  auto it = timers_.find(id);
+  if (it == timers_.end() || condemned_) return;
+  const Timer& t = it->second;
+  if (Cell* owner = cell(t.cell); owner && owner->holds_back(t.section)) {
+    owner->hold(t.section, [this, id] { fire_timer(id); });
+    return;
+  }
+  fire_timer(id);
 }
 
 void IsolateHost::fire_timer(uint32_t id) {
   auto it = timers_.find(id);
-  if (it == timers_.end() || condemned_) return;
+  if (it == timers_.end()) return;
   Timer& t = it->second;
   Cell* owner = cell(t.cell);
-  if (owner && !owner->sections.empty() && owner->sections.back() != t.section) {
-    owner->deferred.push_back([this, id] { fire_timer(id); });
-    return;
-  }
   uint32_t io = t.io;
   v8::Global<v8::Object> frame;
   if (!t.frame.IsEmpty()) {
@@ -233,8 +264,12 @@ void IsolateHost::fire_timer(uint32_t id) {
 // --- pipes and bodies ---
 
 uint32_t IsolateHost::add_reader(PipeReader p, uint32_t io) {
-  uint32_t id = ++last_pipe_;
+  do {
+    ++last_pipe_;
+  } while (last_pipe_ == 0 || readers_.contains(last_pipe_) || writers_.contains(last_pipe_));
+  uint32_t id = last_pipe_;
   Who owner = who();
+  if (Event* e = io != 0 ? event(io) : nullptr) e->has_readers = true;
   readers_.emplace(id, Reader{std::move(p), io, owner.cell ? owner.cell->index : -1});
   return id;
 }
@@ -273,13 +308,13 @@ uint32_t IsolateHost::create_pipe(std::optional<uint64_t> length) {
       if (*alive) take_writer(id);
     });
   });
-  writers_.emplace(id, Writer{std::move(writer), io});
+  writers_.emplace(id, Writer{std::move(writer), io, owner.cell ? owner.cell->index : -1});
   return id;
 }
 
-std::shared_ptr<Pipe> IsolateHost::writer(uint32_t id) const {
+IsolateHost::Writer* IsolateHost::writer(uint32_t id) {
   auto it = writers_.find(id);
-  return it == writers_.end() ? nullptr : it->second.pipe.pipe();
+  return it == writers_.end() ? nullptr : &it->second;
 }
 
 PipeWriter IsolateHost::take_writer(uint32_t id) {

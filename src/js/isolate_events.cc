@@ -34,29 +34,58 @@ IsolateHost::Event& IsolateHost::new_event(Cell* cell) {
   return ref;
 }
 
+// Runs f(isolate), which calls the hook of the event, as the event's first turn.
+template <class F>
+void IsolateHost::start(Event& event, F&& f) {
+  uint32_t io = event.io;
+  bool called = true;
+  turn(event.frame, io, [&](v8::Isolate* isolate, v8::Local<v8::Context>) { called = f(isolate); });
+  // The hooks catch what the user's code throws, so this is ours; the event must end all the same.
+  if (!called) fail_event_now(io, JsError{"Error", "internal error; see the log of the node", {}, 0});
+}
+
 // --- stateless events ---
 
+namespace {
+
+// As long as work goes on after the answer, and as long as Workers allow.
+constexpr Duration kHeldAfterAnswerMax = std::chrono::seconds(30);
+
+JsError isolate_gone() {
+  return JsError{"Error", "Worker exceeded memory limit.", {}, 0};
+}
+
+}  // namespace
+
 uint32_t IsolateHost::fetch(HttpRequestMessage request, Reply<HttpResponseMessage> reply) {
+  if (condemned_) {
+    reply(std::unexpected(isolate_gone()));
+    return 0;
+  }
   Event& event = new_event(nullptr);
   event.reply = std::move(reply);
   uint32_t io = event.io;
-  turn(event.frame, io, [&](v8::Isolate* isolate, v8::Local<v8::Context>) {
-    call(kFetch, number(io), to_v8(isolate, "default").As<v8::Value>(),
-         latin1(request.method), to_v8(isolate, request.url).As<v8::Value>(),
-         latin1(request.headers), body_to_v8(std::move(request.body), io),
-         to_v8(isolate, request.cf).As<v8::Value>());
+  start(event, [&](v8::Isolate* isolate) {
+    return call(kFetch, number(io), to_v8(isolate, "default").As<v8::Value>(),
+                latin1(request.method), to_v8(isolate, request.url).As<v8::Value>(),
+                latin1(request.headers), body_to_v8(std::move(request.body), io),
+                to_v8(isolate, request.cf).As<v8::Value>());
   });
   return io;
 }
 
 uint32_t IsolateHost::scheduled(std::string cron, WallMs time, Reply<bool> reply) {
+  if (condemned_) {
+    reply(std::unexpected(isolate_gone()));
+    return 0;
+  }
   Event& event = new_event(nullptr);
   event.reply = std::move(reply);
   uint32_t io = event.io;
-  turn(event.frame, io, [&](v8::Isolate* isolate, v8::Local<v8::Context>) {
-    call(kScheduled, number(io), to_v8(isolate, "default").As<v8::Value>(),
-         to_v8(isolate, cron).As<v8::Value>(),
-         v8::Number::New(isolate, static_cast<double>(time.value)).As<v8::Value>());
+  start(event, [&](v8::Isolate* isolate) {
+    return call(kScheduled, number(io), to_v8(isolate, "default").As<v8::Value>(),
+                to_v8(isolate, cron).As<v8::Value>(),
+                v8::Number::New(isolate, static_cast<double>(time.value)).As<v8::Value>());
   });
   return io;
 }
@@ -67,20 +96,44 @@ void IsolateHost::disconnect(uint32_t io) {
   turn(e->frame, io, [&](v8::Isolate*, v8::Local<v8::Context>) { call(kDisconnected, number(io)); });
 }
 
-bool IsolateHost::has_handler(std::string_view name) {
-  v8::Isolate::Scope isolate_scope(isolate_);
-  v8::HandleScope handles(isolate_);
-  v8::Local<v8::Context> context = context_.Get(isolate_);
-  v8::Context::Scope context_scope(context);
-  v8::Local<v8::Value> arguments[] = {to_v8(isolate_, "default")};
-  v8::Local<v8::Value> list;
-  if (!call_hook(kHandlers, arguments, &list) || !list->IsArray()) return false;
-  v8::Local<v8::Array> names = list.As<v8::Array>();
-  for (uint32_t i = 0; i < names->Length(); ++i) {
-    v8::Local<v8::Value> v;
-    if (names->Get(context, i).ToLocal(&v) && to_utf8(isolate_, v) == name) return true;
+void IsolateHost::caller_gone(uint32_t io) {
+  Event* e = event(io);
+  if (!e || condemned_) return;
+  if (!e->answered) {
+    e->answered = true;
+    e->reply = std::monostate();
   }
-  return false;
+  turn(e->frame, io, [&](v8::Isolate*, v8::Local<v8::Context>) {
+    call(kDisconnected, number(io));
+    if (Event* still = event(io)) end_event_if_done(*still);
+  });
+}
+
+void IsolateHost::listen_to_caller(const std::shared_ptr<CallerLink>& caller, uint32_t io) {
+  if (!caller) return;
+  caller->on_hang_up([this, io, alive = alive_, &world = world_] {
+    world.post_from_any_thread([this, io, alive] {
+      if (*alive) caller_gone(io);
+    });
+  });
+}
+
+// waitUntil() and a promise that never settles must not keep a request for ever. What still writes
+// a stream has a reader, which sets its own limits.
+void IsolateHost::sweep() {
+  MonoTime now = world_.now();
+  std::vector<uint32_t> late;
+  for (auto& [io, e] : events_) {
+    if (e->cell || !e->held_since || now - *e->held_since < kHeldAfterAnswerMax) continue;
+    bool writes = std::ranges::any_of(writers_, [&](auto& w) { return w.second.io == io; });
+    if (!writes) late.push_back(io);
+  }
+  for (uint32_t io : late) {
+    services_.log(LogLevel::kWarn,
+                  "waitUntil() tasks did not complete within the allowed time after the answer and "
+                  "have been cancelled");
+    fail_event_now(io, JsError{});
+  }
 }
 
 // --- cells ---
@@ -94,52 +147,86 @@ void IsolateHost::attach(Cell& cell) {
 }
 
 void IsolateHost::detach(Cell& cell, const JsError& why) {
+  end_instance(cell, why, Telling::kAtOnce);
+}
+
+void IsolateHost::reset(Cell& cell, const JsError& why) {
+  end_instance(cell, why, Telling::kGated);
+  if (!condemned_) attach(cell);
+}
+
+void IsolateHost::end_instance(Cell& cell, const JsError& why, Telling telling) {
   CHECK(cell.isolate == this) << "not attached here: " << cell.id;
+  CHECK(!in_turn_) << "an instance ends in the middle of a turn: " << cell.id;
+  const int32_t index = cell.index;
   bool has_instance = cell.state == Cell::State::kReady || cell.state == Cell::State::kStarting;
-  auto active = std::exchange(cell.active, {});
-  for (uint32_t io : active) {
-    Event* e = event(io);
-    if (!e) continue;
-    reply_outcome(*e, why);
-    drop_calls_of(nullptr, io);
-    events_.erase(io);
+  // What waits for an instance to get ready would wait for the next one, which may fail the same way.
+  bool waiting_fails = telling == Telling::kGated || cell.state == Cell::State::kStarting ||
+                       cell.in_section();
+  struct Callers {
+    std::vector<AnyReply> replies;
+    std::deque<CellEvent> waiting;
+    std::vector<PipeWriter> streams;
+  } callers;
+  for (uint32_t io : std::exchange(cell.active, {})) {
+    auto it = events_.find(io);
+    if (it == events_.end()) continue;
+    if (!it->second->answered) callers.replies.push_back(std::move(it->second->reply));
+    events_.erase(it);
+    ended_.push_back(io);  // told to JavaScript in the next turn
   }
   drop_calls_of(&cell, 0);
-  cell.sections.clear();
-  cell.deferred.clear();
+  for (TimerId limit : cell.reset_gate()) world_.cancel(limit);
   cell.timers = 0;
   cell.alarm_hidden = false;
-  if (cell.storage) cell.storage->abandon();
-  if (has_instance && !condemned_) {
-    v8::Isolate::Scope isolate_scope(isolate_);
-    v8::HandleScope handles(isolate_);
-    v8::Context::Scope context_scope(context_.Get(isolate_));
-    call(kDropCell, v8::Integer::New(isolate_, cell.index).As<v8::Value>());
+  if (cell.storage) {
+    cell.storage->abandon();
+    cell.storage->set_stop_check(nullptr, nullptr);
   }
-  drop_readers_of(0, cell.index);
-  cells_.erase(cell.index);
+  drop_readers_of(0, index);
+  for (auto it = writers_.begin(); it != writers_.end();) {
+    if (it->second.cell != index) {
+      ++it;
+      continue;
+    }
+    callers.streams.push_back(std::move(it->second.pipe));
+    it = writers_.erase(it);
+  }
+  if (waiting_fails) callers.waiting = cell.take_waiting();
+  cells_.erase(index);
   std::erase(touched_, &cell);
   cell.isolate = nullptr;
   cell.index = -1;
   if (has_instance) cell.state = Cell::State::kCold;
-}
 
-void IsolateHost::reset(Cell& cell, const JsError& why) {
-  // What waits belongs to the instance that ends: started again, it could fail for ever.
-  auto waiting = std::exchange(cell.waiting, {});
-  detach(cell, why);
-  if (!condemned_) attach(cell);
-  for (CellEvent& e : waiting) fail_event(e, why);
+  Effect tell = [callers = std::move(callers), why](const JsError* failed) mutable {
+    const JsError& error = failed ? *failed : why;
+    for (AnyReply& any : callers.replies) {
+      std::visit(
+          [&](auto& reply) {
+            if constexpr (!std::is_same_v<std::decay_t<decltype(reply)>, std::monostate>) {
+              if (reply) reply(std::unexpected(error));
+            }
+          },
+          any);
+    }
+    for (CellEvent& event : callers.waiting) fail_event(event, error);
+    for (PipeWriter& stream : callers.streams) stream->abort(error);
+  };
+  if (telling == Telling::kGated) {
+    cell.gate(std::move(tell));
+  } else {
+    tell(nullptr);
+  }
+  if (has_instance && !condemned_) {
+    turn(v8::Global<v8::Object>(), 0, [&](v8::Isolate* isolate, v8::Local<v8::Context>) {
+      call(kDropCell, v8::Integer::New(isolate, index).As<v8::Value>());
+    });
+  }
 }
 
 void IsolateHost::deliver(Cell& cell, CellEvent event) {
-  if (cell.waiting.size() >= Cell::kWaitingMax) {
-    fail_event(event, JsError{"Error", "Durable Object is overloaded. Too many requests queued.", {},
-                              kOverloaded});
-    return;
-  }
-  cell.waiting.push_back(std::move(event));
-  pump(cell);
+  if (cell.enqueue(std::move(event))) pump(cell);
 }
 
 void IsolateHost::post_pump(Cell& cell) {
@@ -154,60 +241,50 @@ void IsolateHost::pump(Cell& cell) {
     post_pump(cell);
     return;
   }
-  while (cell.isolate == this && !condemned_) {
+  // Then others get their turn.
+  constexpr int kTurnsMax = 64;
+  for (int turns = 0; cell.isolate == this && !condemned_; ++turns) {
+    if (turns == kTurnsMax) {
+      post_pump(cell);
+      return;
+    }
     if (cell.state == Cell::State::kCold) {
       if (cell.waiting.empty()) return;
       construct(cell);
       continue;
     }
     // What the input gate held comes first, in order.
-    if (!cell.deferred.empty() && cell.sections.empty()) {
-      auto run = std::move(cell.deferred.front());
-      cell.deferred.pop_front();
+    if (auto run = cell.next_held()) {
       run();
       continue;
     }
-    if (cell.state != Cell::State::kReady || !cell.sections.empty() || cell.waiting.empty()) return;
-    CellEvent next = std::move(cell.waiting.front());
-    cell.waiting.pop_front();
-    start_cell_event(cell, std::move(next));
+    if (cell.state != Cell::State::kReady || cell.in_section() || cell.waiting.empty()) return;
+    start_cell_event(cell, cell.dequeue());
   }
 }
 
 void IsolateHost::construct(Cell& cell) {
-  cell.state = Cell::State::kStarting;
   std::optional<uint32_t> ns = namespace_of(cell.class_name);
   if (!ns) {
     JsError error{"Error", "the class \"" + cell.class_name + "\" is not bound by this deployment", {}, 0};
-    cell.state = Cell::State::kCold;
-    for (CellEvent& e : std::exchange(cell.waiting, {})) fail_event(e, error);
+    for (CellEvent& e : cell.take_waiting()) fail_event(e, error);
     return;
   }
+  cell.state = Cell::State::kStarting;
   Event& event = new_event(&cell);
   event.constructing = true;
-  event.reply = Reply<bool>([this, id = cell.id, index = cell.index](Outcome<bool> outcome) {
-    if (Cell* c = this->cell(index); c && c->id == id) constructed(*c, std::move(outcome));
-  });
   uint32_t io = event.io;
+  int32_t index = cell.index;
+  bool called = true;
   turn(event.frame, io, [&](v8::Isolate* isolate, v8::Local<v8::Context>) {
     v8::Local<v8::Value> name = v8::Undefined(isolate);
     if (cell.name) name = to_v8(isolate, *cell.name);
-    call(kConstruct, number(io), v8::Integer::New(isolate, cell.index).As<v8::Value>(), number(*ns),
-         to_v8(isolate, cell.hex).As<v8::Value>(), name);
+    called = call(kConstruct, number(io), v8::Integer::New(isolate, index).As<v8::Value>(), number(*ns),
+                  to_v8(isolate, cell.hex).As<v8::Value>(), name);
   });
-}
-
-void IsolateHost::constructed(Cell& cell, Outcome<bool> outcome) {
-  if (cell.state != Cell::State::kStarting) return;
-  if (outcome) {
-    cell.state = Cell::State::kReady;
-    return;  // pump goes on when the turn is over
+  if (!called && cell.isolate == this && cell.index == index) {
+    reset(cell, JsError{"Error", "internal error; see the log of the node", {}, kObjectReset});
   }
-  // The constructor threw: what waited fails with its error, the next event tries again.
-  cell.state = Cell::State::kCold;
-  cell.sections.clear();
-  auto waiting = std::exchange(cell.waiting, {});
-  for (CellEvent& e : waiting) fail_event(e, outcome.error());
 }
 
 void IsolateHost::start_cell_event(Cell& cell, CellEvent cell_event) {
@@ -216,27 +293,29 @@ void IsolateHost::start_cell_event(Cell& cell, CellEvent cell_event) {
   int32_t index = cell.index;
   if (auto* f = std::get_if<CellFetch>(&cell_event)) {
     e.reply = std::move(f->reply);
-    turn(e.frame, io, [&](v8::Isolate* isolate, v8::Local<v8::Context>) {
+    listen_to_caller(f->caller, io);
+    start(e, [&](v8::Isolate* isolate) {
       HttpRequestMessage& r = f->request;
-      call(kCellFetch, number(io), v8::Integer::New(isolate, index).As<v8::Value>(),
-           latin1(r.method), to_v8(isolate, r.url).As<v8::Value>(), latin1(r.headers),
-           body_to_v8(std::move(r.body), io));
+      return call(kCellFetch, number(io), v8::Integer::New(isolate, index).As<v8::Value>(),
+                  latin1(r.method), to_v8(isolate, r.url).As<v8::Value>(), latin1(r.headers),
+                  body_to_v8(std::move(r.body), io));
     });
   } else if (auto* rpc = std::get_if<CellRpc>(&cell_event)) {
     e.reply = std::move(rpc->reply);
-    turn(e.frame, io, [&](v8::Isolate* isolate, v8::Local<v8::Context>) {
-      call(kCellRpc, number(io), v8::Integer::New(isolate, index).As<v8::Value>(),
-           to_v8(isolate, rpc->method).As<v8::Value>(),
-           to_uint8array(isolate, rpc->arguments.view()).As<v8::Value>());
+    listen_to_caller(rpc->caller, io);
+    start(e, [&](v8::Isolate* isolate) {
+      return call(kCellRpc, number(io), v8::Integer::New(isolate, index).As<v8::Value>(),
+                  to_v8(isolate, rpc->method).As<v8::Value>(),
+                  to_uint8array(isolate, rpc->arguments.view()).As<v8::Value>());
     });
   } else if (auto* alarm = std::get_if<CellAlarm>(&cell_event)) {
     e.is_alarm = true;
     cell.alarm_hidden = true;
     e.reply = std::move(alarm->reply);
-    turn(e.frame, io, [&](v8::Isolate* isolate, v8::Local<v8::Context>) {
-      call(kCellAlarm, number(io), v8::Integer::New(isolate, index).As<v8::Value>(),
-           number(alarm->retry_count),
-           v8::Number::New(isolate, static_cast<double>(alarm->scheduled.value)).As<v8::Value>());
+    start(e, [&](v8::Isolate* isolate) {
+      return call(kCellAlarm, number(io), v8::Integer::New(isolate, index).As<v8::Value>(),
+                  number(alarm->retry_count),
+                  v8::Number::New(isolate, static_cast<double>(alarm->scheduled.value)).As<v8::Value>());
     });
   }
 }
@@ -272,20 +351,22 @@ void IsolateHost::answer(uint32_t io, Outcome<Blob> outcome) {
 void IsolateHost::answer_done(uint32_t io, Outcome<bool> outcome) {
   Event* e = event(io);
   if (!e || e->answered) return;
+  if (e->constructing) {
+    if (!outcome) return add_abort(*e->cell, std::move(outcome).error());
+    // The instance is ready at once: nothing has left the cell.
+    e->answered = true;
+    e->cell->state = Cell::State::kReady;
+    post_pump(*e->cell);
+    return end_event_if_done(*e);
+  }
   auto* reply = std::get_if<Reply<bool>>(&e->reply);
   if (!reply) return;
   e->answered = true;
-  if (e->constructing) {
-    // The instance is ready at once: nothing has left the cell.
-    (*reply)(std::move(outcome));
-    post_pump(*e->cell);
-  } else {
-    if (e->is_alarm) end_alarm(*e->cell, outcome.has_value());
-    add_effect(e->cell, [reply = std::move(*reply), outcome = std::move(outcome)](
-                            const JsError* failed) mutable {
-      reply(failed ? Outcome<bool>(std::unexpected(*failed)) : std::move(outcome));
-    });
-  }
+  if (e->is_alarm) end_alarm(*e->cell, outcome.has_value());
+  add_effect(e->cell, [reply = std::move(*reply), outcome = std::move(outcome)](
+                          const JsError* failed) mutable {
+    reply(failed ? Outcome<bool>(std::unexpected(*failed)) : std::move(outcome));
+  });
   end_event_if_done(*e);
 }
 
@@ -296,7 +377,7 @@ void IsolateHost::end_alarm(Cell& cell, bool succeeded) {
   CellStorage* s = storage(cell.index);
   if (!s) return;
   if (auto cleared = s->set_alarm(std::nullopt); !cleared) {
-    aborts_.emplace_back(&cell, reset_error(cleared.error().message));
+    add_abort(cell, reset_error(cleared.error().message));
   }
 }
 
@@ -316,21 +397,29 @@ void IsolateHost::answer_error(uint32_t io, v8::Local<v8::Value> exception, std:
   }
 }
 
-// Outside of a turn, or at its end: the event fails with an error of the host's, ungated.
-void IsolateHost::reply_outcome(Event& e, const JsError& error) {
-  if (e.answered) return;
-  e.answered = true;
+void IsolateHost::fail_event_now(uint32_t io, const JsError& error) {
+  Event* e = event(io);
+  if (!e) return;
+  AnyReply reply = e->answered ? AnyReply() : std::exchange(e->reply, AnyReply());
+  e->answered = true;
+  std::erase_if(writers_, [io](const auto& w) { return w.second.io == io; });
+  end_event(io);
   std::visit(
-      [&](auto& reply) {
-        if constexpr (!std::is_same_v<std::decay_t<decltype(reply)>, std::monostate>) {
-          if (reply) reply(std::unexpected(error));
+      [&](auto& r) {
+        if constexpr (!std::is_same_v<std::decay_t<decltype(r)>, std::monostate>) {
+          if (r) r(std::unexpected(error));
         }
       },
-      e.reply);
+      reply);
 }
 
 void IsolateHost::end_event_if_done(Event& e) {
-  if (e.answered && e.holds == 0) end_event(e.io);
+  if (!e.answered) return;
+  if (e.holds == 0) {
+    end_event(e.io);
+  } else if (!e.held_since) {
+    e.held_since = world_.now();
+  }
 }
 
 void IsolateHost::release(uint32_t io) {
@@ -344,6 +433,7 @@ void IsolateHost::end_event(uint32_t io) {
   auto it = events_.find(io);
   if (it == events_.end()) return;
   Cell* owner = it->second->cell;
+  if (it->second->has_readers) drop_readers_of(io, -1);
   if (owner) {
     owner->active.erase(io);
     owner->last_used = world_.now();
@@ -352,7 +442,6 @@ void IsolateHost::end_event(uint32_t io) {
     drop_calls_of(nullptr, io);
     events_.erase(io);
   }
-  drop_readers_of(io, -1);
   ended_.push_back(io);
 }
 
@@ -360,34 +449,31 @@ void IsolateHost::end_event(uint32_t io) {
 
 uint32_t IsolateHost::open_section(Cell& cell) {
   uint32_t section = ++last_section_;
-  cell.sections.push_back(section);
-  world_.call_at(world_.now() + limits_.critical_section,
-                 [this, section, index = cell.index, id = cell.id, alive = alive_] {
-                   if (!*alive) return;
-                   Cell* c = this->cell(index);
-                   if (!c || c->id != id) return;
-                   if (std::find(c->sections.begin(), c->sections.end(), section) ==
-                       c->sections.end()) {
-                     return;
-                   }
-                   JsError error = reset_error(
-                       "A call to blockConcurrencyWhile() in a Durable Object waited for too long. "
-                       "The call was canceled and the Durable Object was reset.");
-                   reset(*c, error);
-                 });
+  TimerId limit = world_.call_at(
+      world_.now() + limits_.critical_section,
+      [this, section, index = cell.index, alive = alive_] {
+        if (!*alive) return;
+        Cell* c = this->cell(index);
+        if (!c || !c->section_open(section)) return;
+        reset(*c, reset_error("A call to blockConcurrencyWhile() in a Durable Object waited for too long. "
+                              "The call was canceled and the Durable Object was reset."));
+      });
+  cell.open_section(section, limit);
   return section;
 }
 
 void IsolateHost::close_section(Cell& cell, uint32_t section) {
-  std::erase(cell.sections, section);
-  if (cell.sections.empty()) pump(cell);
+  auto limit = cell.close_section(section);
+  if (!limit) return;
+  world_.cancel(*limit);
+  pump(cell);
 }
 
 void IsolateHost::abort_cell(Cell& cell, v8::Local<v8::Value> reason, std::string packed) {
   JsError error = to_js_error(reason);
   error.packed = std::move(packed);
   error.flags |= kObjectReset;
-  aborts_.emplace_back(&cell, std::move(error));
+  add_abort(cell, std::move(error));
   // The turn goes on with an exception; what it still writes is undone at its end. Terminating would
   // drop the microtasks of other cells too.
   isolate_->ThrowException(reason);

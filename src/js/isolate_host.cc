@@ -20,20 +20,6 @@ namespace {
 constexpr size_t kHardHeapBytes = 6ull << 30;
 constexpr size_t kYoungGenerationBytes = 16ull << 20;
 
-// The runtime's own frames tell the user nothing.
-void drop_own_frames(std::string& stack) {
-  size_t at = 0;
-  while ((at = stack.find("\n    at ", at)) != std::string::npos) {
-    size_t end = std::min(stack.find('\n', at + 1), stack.size());
-    std::string_view line = std::string_view(stack).substr(at, end - at);
-    if (line.find("celld:prelude:") == std::string_view::npos) {
-      at = end;
-    } else {
-      stack.erase(at, end - at);
-    }
-  }
-}
-
 // The prelude as V8 reads it in place: esbuild writes ASCII.
 class PreludeText final : public v8::String::ExternalOneByteStringResource {
  public:
@@ -74,11 +60,6 @@ void keep_prelude_cache(v8::ScriptCompiler::CachedData* made) {
   std::lock_guard lock(prelude_cache_mutex);
   if (!prelude_cache_made) prelude_cache_made = std::make_shared<const CodeCache>(std::move(owned));
 }
-
-constexpr const char* kHookNames[] = {
-    "setWorker", "handlers",        "fetch",    "scheduled", "construct", "cellFetch",
-    "cellRpc",   "cellAlarm",       "hasAlarmHandler", "dropCell",  "callHead",  "callValue",
-    "callError", "timer",           "disconnected",    "ended",     "makeError"};
 
 }  // namespace
 
@@ -203,9 +184,11 @@ Result<void> IsolateHost::load() {
   if (result) result = load_modules();
   isolate_->PerformMicrotaskCheckpoint();
   seat_->end();
-  if (isolate_->IsExecutionTerminating() || seat_->expired()) {
+  if (terminated()) {
     isolate_->CancelTerminateExecution();
-    result = fail(Error::invalid("the start-up of the Worker exceeded its CPU limit"));
+    result = fail(Error::invalid(heap_exceeded_.load(std::memory_order_relaxed)
+                                     ? "the start-up of the Worker exceeded its memory limit"
+                                     : "the start-up of the Worker exceeded its CPU limit"));
   }
   unhandled_.clear();
   effects_.clear();
@@ -318,9 +301,41 @@ IsolateHost::Frame IsolateHost::read_frame(v8::Local<v8::Value> value) {
                static_cast<uint32_t>(field(kFrameSection))};
 }
 
+// The frame is lost inside the then() of a foreign thenable. What runs in a turn and does not say
+// whose it is belongs to whom the turn belongs to: an effect must never pass by the gate.
+IsolateHost::Frame IsolateHost::present_frame() {
+  v8::Local<v8::Value> value = get_frame(isolate_, context_.Get(isolate_));
+  return value.IsEmpty() || !value->IsObject() ? turn_frame_ : read_frame(value);
+}
+
+v8::Local<v8::Object> IsolateHost::frame_for_later() {
+  v8::Local<v8::Value> value = get_frame(isolate_, context_.Get(isolate_));
+  if (!value.IsEmpty() && value->IsObject()) return value.As<v8::Object>();
+  return new_frame(turn_frame_, v8::Undefined(isolate_));
+}
+
 IsolateHost::Who IsolateHost::who() {
-  Frame frame = read_frame(get_frame(isolate_, context_.Get(isolate_)));
-  return Who{frame.io, cell(frame.cell), frame.section};
+  Frame frame = present_frame();
+  return Who{frame.io, cell(frame.cell), frame.section, frame.cell};
+}
+
+bool IsolateHost::may_begin(size_t bytes) {
+  Who caller = who();
+  if (caller.index >= 0 && !caller.cell) {
+    throw_error(isolate_, "Error",
+                "The Durable Object that this code belongs to has been reset.");
+    return false;
+  }
+  if (caller.index < 0 && caller.io != 0 && !event(caller.io)) {
+    throw_error(isolate_, "Error",
+                "Cannot perform I/O on behalf of a request that has ended.");
+    return false;
+  }
+  if (calls_.size() >= kCallsMax || (call_bytes_ > 0 && call_bytes_ + bytes > kCallBytesMax)) {
+    throw_error(isolate_, "Error", "Too many calls, or too much data in calls, wait for an answer.");
+    return false;
+  }
+  return true;
 }
 
 v8::Local<v8::Value> IsolateHost::context_map() {
@@ -333,7 +348,7 @@ v8::Local<v8::Value> IsolateHost::context_map() {
 
 v8::Local<v8::Object> IsolateHost::derive_frame(std::optional<uint32_t> section,
                                                 v8::MaybeLocal<v8::Value> map) {
-  Frame frame = read_frame(get_frame(isolate_, context_.Get(isolate_)));
+  Frame frame = present_frame();
   if (section) frame.section = *section;
   v8::Local<v8::Value> new_map;
   if (!map.ToLocal(&new_map)) new_map = context_map();
@@ -348,232 +363,6 @@ IsolateHost::Event* IsolateHost::event(uint32_t io) {
 Cell* IsolateHost::cell(int32_t index) {
   auto it = cells_.find(index);
   return it == cells_.end() ? nullptr : it->second;
-}
-
-// --- turns ---
-
-bool IsolateHost::call_hook(Hook hook, std::span<v8::Local<v8::Value>> arguments,
-                            v8::Local<v8::Value>* result) {
-  v8::TryCatch caught(isolate_);
-  v8::Local<v8::Value> value;
-  bool ok = hooks_[hook]
-                .Get(isolate_)
-                ->Call(context_.Get(isolate_), v8::Undefined(isolate_),
-                       static_cast<int>(arguments.size()), arguments.data())
-                .ToLocal(&value);
-  if (ok) {
-    if (result) *result = value;
-    return true;
-  }
-  if (!caught.HasTerminated()) {
-    services_.log(LogLevel::kError, std::string("the runtime's own code threw in ") +
-                                        kHookNames[hook] + ": " + describe_exception(caught));
-  }
-  return false;
-}
-
-void IsolateHost::add_effect(Cell* cell, Effect effect) {
-  effects_.emplace_back(cell, std::move(effect));
-}
-
-void IsolateHost::begin_turn() {
-  CHECK(!in_turn_) << "a turn inside a turn";
-  in_turn_ = true;
-  advance_javascript_clock();
-  seat_->begin(limits_.cpu_per_event);
-}
-
-// After the hook, still inside the isolate: microtasks, then the end of everything that ended.
-void IsolateHost::drain_turn() {
-  isolate_->PerformMicrotaskCheckpoint();
-  // An event that has ended is told to JavaScript, which may let go of more events.
-  while (!ended_.empty() && !isolate_->IsExecutionTerminating()) {
-    auto ended = std::exchange(ended_, {});
-    for (uint32_t io : ended) {
-      v8::Local<v8::Value> arguments[] = {v8::Integer::NewFromUnsigned(isolate_, io)};
-      call_hook(kEnded, arguments);
-    }
-    isolate_->PerformMicrotaskCheckpoint();
-  }
-  ended_.clear();
-  // Describing what was thrown runs getters of the user's, so it is part of the turn and its limit.
-  report_unhandled();
-  set_frame(isolate_, context_.Get(isolate_), v8::Undefined(isolate_));
-  seat_->end();
-}
-
-// Outside the isolate: commit, then let the effects out, then resets.
-void IsolateHost::finish_turn(uint32_t io) {
-  in_turn_ = false;
-  if (isolate_->IsExecutionTerminating() || seat_->expired() || heap_exceeded_.load(std::memory_order_relaxed)) {
-    handle_termination(io);
-  }
-  auto touched = std::exchange(touched_, {});
-  auto aborts = std::exchange(aborts_, {});
-  for (Cell* cell : touched) {
-    bool aborted = std::any_of(aborts.begin(), aborts.end(), [&](auto& a) { return a.first == cell; });
-    if (!cell->storage) continue;
-    if (aborted) {
-      cell->storage->abandon();
-      continue;
-    }
-    if (auto committed = cell->storage->end_turn(); !committed) {
-      // The turn's writes are gone; whoever saw them must not go on.
-      aborts.emplace_back(cell, JsError{"Error", committed.error().message, {}, kObjectReset});
-    }
-  }
-  auto effects = std::exchange(effects_, {});
-  for (auto& [cell, error] : aborts) {
-    // What the failed turn wanted to tell is not told.
-    for (auto& [owner, effect] : effects) {
-      if (owner == cell && effect) std::exchange(effect, nullptr)(&error);
-    }
-    if (cell->isolate == this) reset(*cell, error);
-  }
-  for (auto& [cell, effect] : effects) {
-    if (!effect) continue;
-    if (cell) {
-      cell->gate(std::move(effect));
-    } else {
-      effect(nullptr);
-    }
-  }
-  if (condemned_) services_.isolate_condemned(*this);
-}
-
-void IsolateHost::handle_termination(uint32_t io) {
-  isolate_->CancelTerminateExecution();
-  if (heap_exceeded_.load(std::memory_order_relaxed)) {
-    condemn();
-    return;
-  }
-  if (Cell* owner = cell(turn_cell_)) {
-    aborts_.emplace_back(
-        owner,
-        JsError{"Error", "Durable Object exceeded its CPU time limit and was reset.", {}, kObjectReset});
-    return;
-  }
-  Event* running = event(io);
-  if (!running) return;
-  reply_outcome(*running, JsError{"Error", "Worker exceeded CPU time limit.", {}, 0});
-  running->holds = 0;
-  end_event(io);
-}
-
-void IsolateHost::condemn() {
-  if (condemned_) return;
-  condemned_ = true;
-  auto resident = cells_;
-  for (auto& [index, cell] : resident) {
-    detach(*cell, JsError{"Error", "Durable Object's isolate exceeded its memory limit and was reset.",
-                         {}, kObjectReset});
-  }
-  std::vector<uint32_t> left;
-  for (auto& [io, e] : events_) left.push_back(io);
-  for (uint32_t io : left) {
-    if (Event* e = event(io)) {
-      reply_outcome(*e, JsError{"Error", "Worker exceeded memory limit.", {}, 0});
-      e->holds = 0;
-      end_event(io);
-    }
-  }
-}
-
-// --- errors ---
-
-std::string IsolateHost::describe_exception(v8::TryCatch& caught) {
-  if (!caught.HasCaught()) return "unknown error";
-  v8::Local<v8::Context> context = context_.Get(isolate_);
-  v8::Local<v8::Value> stack;
-  std::string text;
-  if (caught.StackTrace(context).ToLocal(&stack) && stack->IsString()) {
-    text = to_utf8(isolate_, stack);
-  } else {
-    text = to_utf8(isolate_, caught.Exception());
-  }
-  v8::Local<v8::Message> message = caught.Message();
-  if (!message.IsEmpty() && text.find("\n    at ") == std::string::npos) {
-    text += "\n    at " + to_utf8(isolate_, message->GetScriptResourceName()) + ":" +
-            std::to_string(message->GetLineNumber(context).FromMaybe(0)) + ":" +
-            std::to_string(message->GetStartColumn(context).FromMaybe(0) + 1);
-  }
-  return code_->remap_stack ? code_->remap_stack(text) : text;
-}
-
-JsError IsolateHost::to_js_error(v8::Local<v8::Value> exception) {
-  v8::Local<v8::Context> context = context_.Get(isolate_);
-  v8::TryCatch ignore(isolate_);
-  JsError error;
-  if (!exception->IsObject()) {
-    error.message = to_utf8(isolate_, exception);
-    return error;
-  }
-  v8::Local<v8::Object> object = exception.As<v8::Object>();
-  auto get = [&](const char* name) {
-    v8::Local<v8::Value> v;
-    if (!object->Get(context, to_v8(isolate_, name)).ToLocal(&v)) return v8::Local<v8::Value>();
-    return v;
-  };
-  auto text = [&](const char* name) {
-    v8::Local<v8::Value> v = get(name);
-    return !v.IsEmpty() && v->IsString() ? to_utf8(isolate_, v) : std::string();
-  };
-  error.name = text("name");
-  if (error.name.empty()) error.name = "Error";
-  error.message = text("message");
-  error.stack = text("stack");
-  if (error.message.empty() && error.stack.empty()) error.message = to_utf8(isolate_, exception);
-  if (code_->remap_stack && !error.stack.empty()) error.stack = code_->remap_stack(error.stack);
-  drop_own_frames(error.stack);
-  auto flag = [&](const char* name, uint32_t bit) {
-    v8::Local<v8::Value> v = get(name);
-    if (!v.IsEmpty() && v->IsTrue()) error.flags |= bit;
-  };
-  flag("retryable", kRetryable);
-  flag("overloaded", kOverloaded);
-  flag("remote", kRemote);
-  flag("durableObjectReset", kObjectReset);
-  return error;
-}
-
-v8::Local<v8::Value> IsolateHost::make_error(std::string_view name, std::string_view message,
-                                             uint32_t flags) {
-  v8::Local<v8::Value> arguments[] = {to_v8(isolate_, name), to_v8(isolate_, message),
-                                      v8::Integer::NewFromUnsigned(isolate_, flags)};
-  v8::Local<v8::Value> error;
-  if (!hooks_[kMakeError].IsEmpty() && call_hook(kMakeError, arguments, &error)) return error;
-  return v8::Exception::Error(to_v8(isolate_, message));
-}
-
-void IsolateHost::on_promise_reject(v8::PromiseRejectMessage message) {
-  IsolateHost& host = isolate_host(v8::Isolate::GetCurrent());
-  v8::Isolate* isolate = host.isolate_;
-  v8::HandleScope handles(isolate);
-  switch (message.GetEvent()) {
-    case v8::kPromiseRejectWithNoHandler:
-      if (host.unhandled_.size() < 1000) {
-        host.unhandled_.emplace_back(v8::Global<v8::Promise>(isolate, message.GetPromise()),
-                                     v8::Global<v8::Value>(isolate, message.GetValue()));
-      }
-      return;
-    case v8::kPromiseHandlerAddedAfterReject:
-      std::erase_if(host.unhandled_,
-                    [&](auto& u) { return u.first.Get(isolate) == message.GetPromise(); });
-      return;
-    default: return;
-  }
-}
-
-void IsolateHost::report_unhandled() {
-  if (unhandled_.empty()) return;
-  for (auto& [promise, value] : std::exchange(unhandled_, {})) {
-    if (isolate_->IsExecutionTerminating() || seat_->expired()) return;
-    JsError error = to_js_error(value.Get(isolate_));
-    services_.log(LogLevel::kError,
-                  "Uncaught (in promise) " + (error.stack.empty() ? error.name + ": " + error.message
-                                                                  : error.stack));
-  }
-  isolate_->PerformMicrotaskCheckpoint();
 }
 
 // --- NativeHost ---
@@ -592,6 +381,10 @@ CellStorage* IsolateHost::storage(int32_t index) {
 
 void IsolateHost::sync_storage(int32_t index, uint32_t call) {
   Cell* owner = cell(index);
+  if (!owner) {
+    throw_error(isolate_, "Error", "The Durable Object's storage is no longer accessible: it was reset.");
+    return;
+  }
   begin_call(call);
   add_effect(owner, [this, call, alive = alive_](const JsError* failed) {
     world_.post([this, call, alive, error = failed ? std::optional(*failed) : std::nullopt] {
@@ -607,7 +400,7 @@ void IsolateHost::sync_storage(int32_t index, uint32_t call) {
 
 // A query that runs for ever holds the thread as a loop does, and ends by the same limit.
 void IsolateHost::watch_sql(CellStorage& storage) {
-  storage.set_stop_check([](void* seat) { return static_cast<Watchdog::Seat*>(seat)->expired(); },
+  storage.set_stop_check([](void* seat) { return static_cast<Watchdog::Seat*>(seat)->must_stop(); },
                          seat_.get());
 }
 

@@ -17,10 +17,10 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "base/result.h"
+#include "js/caller_link.h"
 #include "js/cell.h"
 #include "js/messages.h"
 #include "js/native.h"
@@ -70,18 +70,23 @@ class IsolateHost final : public NativeHost {
   // --- stateless events; return the io of the event for disconnect() ---
   uint32_t fetch(HttpRequestMessage request, Reply<HttpResponseMessage> reply);
   uint32_t scheduled(std::string cron, WallMs time, Reply<bool> reply);
+  // The client has closed its sending side and may still read: request.signal tells.
   void disconnect(uint32_t io);
-  bool event_open(uint32_t io) const { return events_.contains(io); }
-  // True when the default export has the handler ("fetch", "scheduled").
-  bool has_handler(std::string_view name);
+  // Nobody waits for the answer of the event any more: request.signal tells, and the event ends
+  // when nothing holds it. Also for events of cells.
+  void caller_gone(uint32_t io);
+  // To be called now and then: ends events that were answered long ago.
+  void sweep();
 
   // --- cells ---
   // The instance will live here. The cell is kCold, or keeps waiting events.
   void attach(Cell& cell);
-  // Ends the instance: active events fail with `why`, timers and calls are dropped. The cell is
-  // kCold afterwards (its waiting events stay).
+  // Ends the instance, at once: active events fail with `why`, streams break off, timers and calls
+  // are dropped, what was not committed is undone. The cell is kCold afterwards. Waiting events
+  // stay, unless they wait for the instance to get ready.
   void detach(Cell& cell, const JsError& why);
-  // Ends the instance and what waits for it; the next event makes a new one.
+  // The same because the instance is broken: waiting events fail too, a new instance will live
+  // here. What callers are told goes through the gate of the cell: `why` may tell of its commits.
   void reset(Cell& cell, const JsError& why);
   // Puts the event in the cell's queue and runs what may run.
   void deliver(Cell& cell, CellEvent event);
@@ -101,15 +106,19 @@ class IsolateHost final : public NativeHost {
                                   uint32_t flags) override;
 
   // --- for the natives in api/ (JavaScript is on the stack) ---
+  using AnyReply =
+      std::variant<std::monostate, Reply<HttpResponseMessage>, Reply<Blob>, Reply<bool>>;
   struct Event {
     uint32_t io = 0;
     Cell* cell = nullptr;  // null: stateless
-    std::variant<std::monostate, Reply<HttpResponseMessage>, Reply<Blob>, Reply<bool>> reply;
+    AnyReply reply;
     bool answered = false;
     bool constructing = false;
     bool is_alarm = false;
+    bool has_readers = false;  // or had, of streams that end with it
     uint32_t holds = 0;
-    std::vector<uint32_t> calls;
+    std::optional<MonoTime> held_since;  // answered, but something holds it
+    std::vector<uint32_t> calls;         // of a stateless event
     std::vector<uint32_t> timers;
     v8::Global<v8::Object> frame;
   };
@@ -118,15 +127,21 @@ class IsolateHost final : public NativeHost {
     uint32_t io = 0;
     Cell* cell = nullptr;
     uint32_t section = 0;
+    int32_t index = -1;  // not negative without a cell: code of an instance that has ended
   };
   Who who();
+  // Whether who runs may start something that ends later, with so many bytes to send. False: an
+  // exception is pending. Code outlives its event and its instance where it waits for others.
+  bool may_begin(size_t bytes);
   Event* event(uint32_t io);
   Cell* cell(int32_t index);
 
   // An effect of the cell (null: stateless), released after the turn behind the cell's gate.
   void add_effect(Cell* cell, Effect effect);
-  // A call that ends in complete_*; `cancel` runs when nobody waits for it any more.
-  void begin_call(uint32_t call, std::move_only_function<void()> cancel = {});
+  // A call that ends in complete_*; `cancel` runs when nobody waits for it any more. `bytes` count
+  // against the quota until it ends.
+  void begin_call(uint32_t call, std::move_only_function<void()> cancel = {}, size_t bytes = 0);
+  bool waits_for(uint32_t call) const { return calls_.contains(call); }
   void end_cancelled_call(uint32_t call);
   // From a posted callback, never from inside a turn.
   void complete_head(uint32_t call, Outcome<HttpResponseMessage> outcome);
@@ -154,13 +169,19 @@ class IsolateHost final : public NativeHost {
   PipeReader take_reader(uint32_t id);
   // A new pipe that JavaScript writes; its event stays alive until the writer is done.
   uint32_t create_pipe(std::optional<uint64_t> length);
-  std::shared_ptr<Pipe> writer(uint32_t id) const;
-  // The writer is done with it: its event is no longer held by it.
+  struct Writer {
+    PipeWriter pipe;
+    uint32_t io;   // event held; 0: none
+    int32_t cell;  // whose it is; -1: stateless
+  };
+  Writer* writer(uint32_t id);
+  // JavaScript is done with it: its event is no longer held by it.
   PipeWriter take_writer(uint32_t id);
 
   uint32_t set_timer(double ms, bool repeat);
   void clear_timer(uint32_t id);
 
+  // Code that belongs to an open section may open one inside; other code has to wait.
   uint32_t open_section(Cell& cell);
   void close_section(Cell& cell, uint32_t section);
   void abort_cell(Cell& cell, v8::Local<v8::Value> reason, std::string packed);
@@ -186,17 +207,21 @@ class IsolateHost final : public NativeHost {
 
  private:
   enum Hook : uint8_t {
-    kSetWorker, kHandlers, kFetch, kScheduled, kConstruct, kCellFetch, kCellRpc, kCellAlarm,
-    kHasAlarmHandler, kDropCell, kCallHead, kCallValue, kCallError, kTimer, kDisconnected, kEnded,
-    kMakeError, kHookCount,
+    kSetWorker, kFetch, kScheduled, kConstruct, kCellFetch, kCellRpc, kCellAlarm, kDropCell,
+    kCallHead, kCallValue, kCallError, kTimer, kDisconnected, kEnded, kMakeError, kHookCount,
   };
+  // Calls that wait for an answer, and what they may have sent along, per isolate.
+  static constexpr size_t kCallsMax = 100'000;
+  static constexpr size_t kCallBytesMax = 128 << 20;
   struct Call {
     uint32_t io;
     int32_t cell;
     uint32_t section;
+    size_t bytes;
     v8::Global<v8::Object> frame;
     std::move_only_function<void()> cancel;
   };
+  using Calls = std::unordered_map<uint32_t, Call>;
   struct Timer {
     uint32_t io;
     int32_t cell;
@@ -228,8 +253,10 @@ class IsolateHost final : public NativeHost {
   void begin_turn();
   void drain_turn();
   void finish_turn(uint32_t io);
-  void handle_termination(uint32_t io);
+  bool terminated() const;
+  bool handle_termination(uint32_t io);
   void condemn();
+  void add_abort(Cell& cell, JsError why);
   bool call_hook(Hook hook, std::span<v8::Local<v8::Value>> arguments,
                  v8::Local<v8::Value>* result = nullptr);
   template <class... Args>
@@ -240,16 +267,27 @@ class IsolateHost final : public NativeHost {
   void construct(Cell& cell);
   void post_pump(Cell& cell);
   void watch_sql(CellStorage& storage);
-  void constructed(Cell& cell, Outcome<bool> outcome);
+  enum class Telling : uint8_t { kAtOnce, kGated };
+  void end_instance(Cell& cell, const JsError& why, Telling telling);
+  void listen_to_caller(const std::shared_ptr<CallerLink>& caller, uint32_t io);
+  template <class F>
+  void start(Event& event, F&& f);
   void end_event_if_done(Event& event);
   void end_event(uint32_t io);
   void end_alarm(Cell& cell, bool succeeded);
-  void reply_outcome(Event& event, const JsError& error);
+  // The event ends now, with an error of the host's unless it has been answered.
+  void fail_event_now(uint32_t io, const JsError& error);
   void complete(uint32_t call, std::move_only_function<void(v8::Isolate*)> run);
+  void complete_now(uint32_t call, std::move_only_function<void(v8::Isolate*)> run);
+  Call take_call(Calls::iterator it);
+  void timer_due(uint32_t id);
   void fire_timer(uint32_t id);
   void arm_timer(uint32_t id);
   void drop_calls_of(Cell* cell, uint32_t io);
   v8::Local<v8::Object> new_frame(const Frame& frame, v8::Local<v8::Value> map);
+  Frame present_frame();
+  // The present frame, for what runs later.
+  v8::Local<v8::Object> frame_for_later();
   Frame read_frame(v8::Local<v8::Value> value);
   std::string describe_exception(v8::TryCatch& caught);
   void report_unhandled();
@@ -287,7 +325,8 @@ class IsolateHost final : public NativeHost {
   int32_t last_cell_ = 0;
   std::unordered_map<uint32_t, std::unique_ptr<Event>> events_;
   uint32_t last_io_ = 0;
-  std::unordered_map<uint32_t, Call> calls_;
+  Calls calls_;
+  size_t call_bytes_ = 0;
   std::unordered_map<uint32_t, Timer> timers_;
   uint32_t last_timer_ = 0;
   struct Reader {
@@ -296,17 +335,13 @@ class IsolateHost final : public NativeHost {
     int32_t cell;
   };
   std::unordered_map<uint32_t, Reader> readers_;
-  struct Writer {
-    PipeWriter pipe;
-    uint32_t io;  // event held; 0: none
-  };
   std::unordered_map<uint32_t, Writer> writers_;
   uint32_t last_pipe_ = 0;
   uint32_t last_section_ = 0;
 
   // The present turn.
   bool in_turn_ = false;
-  int32_t turn_cell_ = -1;      // that its frame belongs to
+  Frame turn_frame_;
   std::vector<Cell*> touched_;  // cells whose storage was used
   std::vector<std::pair<Cell*, Effect>> effects_;
   std::vector<std::pair<Cell*, JsError>> aborts_;

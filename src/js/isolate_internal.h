@@ -34,6 +34,12 @@ class IsolateHost::Allocator final : public v8::ArrayBuffer::Allocator {
   std::atomic<size_t> used_{0};
 };
 
+// In the order of IsolateHost::Hook.
+inline constexpr const char* kHookNames[] = {
+    "setWorker", "fetch",    "scheduled", "construct", "cellFetch", "cellRpc",      "cellAlarm",
+    "dropCell",  "callHead", "callValue", "callError", "timer",     "disconnected", "ended",
+    "makeError"};
+
 // The modules of one isolate by name. Built-in ones are made when first imported.
 class IsolateHost::Modules {
  public:
@@ -54,7 +60,7 @@ void IsolateHost::turn(const v8::Global<v8::Object>& frame, uint32_t io, F&& f) 
     v8::Local<v8::Value> frame_value = v8::Undefined(isolate_);
     if (!frame.IsEmpty()) frame_value = frame.Get(isolate_);
     set_frame(isolate_, context, frame_value);
-    turn_cell_ = read_frame(frame_value).cell;
+    turn_frame_ = read_frame(frame_value);
     f(isolate_, context);
     drain_turn();
   }

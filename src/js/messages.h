@@ -15,6 +15,7 @@
 
 namespace celld::js {
 
+class CallerLink;
 class Pipe;
 
 // Error flags, as in js/native.d.ts.
@@ -89,11 +90,13 @@ struct CellAddress {
 struct CellFetch {
   HttpRequestMessage request;
   Reply<HttpResponseMessage> reply;
+  std::shared_ptr<CallerLink> caller = nullptr;  // null: it waits for ever
 };
 struct CellRpc {
   std::string method;
   Blob arguments;
   Reply<Blob> reply;
+  std::shared_ptr<CallerLink> caller = nullptr;
 };
 struct CellAlarm {
   uint32_t retry_count = 0;

@@ -27,12 +27,7 @@ int64_t cpu_ns(clockid_t clock) {
 struct Watchdog::State {
   std::mutex mutex;
   std::vector<Seat*> seats;
-  // What the watchdog saw when it first met a turn: CPU time is sampled by the watchdog, not by the
-  // turn, so that a short turn costs no system call.
-  struct Seen {
-    uint64_t turn = 0;
-    int64_t cpu_at_sight = 0;
-  };
+  int64_t budget_ns_max = INT64_MAX;
 };
 
 Watchdog& Watchdog::get() {
@@ -45,27 +40,33 @@ Watchdog::Watchdog() : state_(new State) {
 }
 
 void Watchdog::run() {
-  std::vector<std::pair<Seat*, State::Seen>> seen;
   while (true) {
     std::this_thread::sleep_for(kPeriod);
     std::lock_guard lock(state_->mutex);
     for (Seat* seat : state_->seats) {
       uint64_t turn = seat->turn_.load(std::memory_order_acquire);
       if (turn % 2 == 0) continue;  // no turn runs
-      auto it = std::find_if(seen.begin(), seen.end(), [&](auto& s) { return s.first == seat; });
-      if (it == seen.end()) it = seen.insert(seen.end(), {seat, State::Seen{}});
       int64_t now = cpu_ns(seat->thread_clock_);
-      if (it->second.turn != turn) {
-        it->second = State::Seen{turn, now};
+      if (seat->seen_turn_ != turn) {
+        seat->seen_turn_ = turn;
+        seat->seen_cpu_ns_ = now;
         continue;
       }
-      if (now - it->second.cpu_at_sight < seat->budget_ns_.load(std::memory_order_relaxed)) continue;
+      int64_t budget =
+          std::min(seat->budget_ns_.load(std::memory_order_relaxed), state_->budget_ns_max);
+      if (now - seat->seen_cpu_ns_ < budget) continue;
       std::lock_guard turn_lock(seat->mutex_);
       if (seat->turn_.load(std::memory_order_acquire) != turn) continue;
       seat->expired_.store(true, std::memory_order_release);
       seat->isolate_->TerminateExecution();
     }
   }
+}
+
+void Watchdog::limit_all(Duration budget) {
+  State& state = *get().state_;
+  std::lock_guard lock(state.mutex);
+  state.budget_ns_max = budget.count();
 }
 
 Watchdog::Seat::Seat(v8::Isolate* isolate) : isolate_(isolate) {

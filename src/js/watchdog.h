@@ -18,6 +18,9 @@ namespace celld::js {
 
 class Watchdog {
  public:
+  // From now on no turn of the process gets more than this. Any thread.
+  static void limit_all(Duration budget);
+
   // The place of one isolate. Belongs to the thread that creates it.
   class Seat {
    public:
@@ -32,6 +35,10 @@ class Watchdog {
     void end();
     // Whether the watchdog ended the turn since begin().
     bool expired() const { return expired_.load(std::memory_order_acquire); }
+    // Whether a turn runs that the watchdog wants to end.
+    bool must_stop() const {
+      return expired() && turn_.load(std::memory_order_relaxed) % 2 != 0;
+    }
 
    private:
     friend class Watchdog;
@@ -41,6 +48,10 @@ class Watchdog {
     std::atomic<int64_t> budget_ns_{0};
     std::atomic<uint64_t> turn_{0};  // odd while one runs
     std::atomic<bool> expired_{false};
+    // Of the watchdog's thread: the turn that it met last, and the CPU time it saw then. CPU time is
+    // sampled there, not by the turn, so that a short turn costs no system call.
+    uint64_t seen_turn_ = 0;
+    int64_t seen_cpu_ns_ = 0;
   };
 
  private:

@@ -129,11 +129,7 @@ void Loop::deliver(js::CellAddress to, js::CellEvent event) {
   switch (cell.state) {
     case js::Cell::State::kLoading:
     case js::Cell::State::kReleasing:
-      if (cell.waiting.size() >= js::Cell::kWaitingMax) {
-        return fail_event(event, js::JsError{"Error", "Durable Object is overloaded. Too many requests queued.",
-                                             {}, js::kOverloaded});
-      }
-      cell.waiting.push_back(std::move(event));
+      if (!cell.enqueue(std::move(event))) return;
       if (cell.state == js::Cell::State::kLoading) begin_activation(r);
       return;
     default: break;
@@ -179,7 +175,7 @@ void Loop::activated(const CellId& id, Result<Activation> result) {
   }
   if (!opened) {
     log(js::LogLevel::kError, "cell " + id.value + " cannot be activated: " + opened.error().message);
-    auto waiting = std::move(r.cell.waiting);
+    auto waiting = r.cell.take_waiting();
     cells_.erase(it);
     js::JsError error = unavailable(opened.error());
     for (js::CellEvent& e : waiting) fail_event(e, error);
@@ -234,8 +230,7 @@ void Loop::on_fenced(const std::string& reason) {
   for (auto& [id, r] : cells_) {
     r->cell.fail_gate(error);
     if (r->cell.isolate) r->cell.isolate->detach(r->cell, error);
-    auto waiting = std::exchange(r->cell.waiting, {});
-    for (js::CellEvent& e : waiting) fail_event(e, error);
+    for (js::CellEvent& e : r->cell.take_waiting()) fail_event(e, error);
   }
 }
 
@@ -457,7 +452,7 @@ void Loop::begin_release(Resident& r) {
       if (!released) {
         log(js::LogLevel::kWarn, "cell " + id.value + " was not released: " + released.error().message);
       }
-      auto waiting = std::move(it->second->cell.waiting);
+      auto waiting = it->second->cell.take_waiting();
       auto name = it->second->cell.name;
       bool hinted = it->second->alarm_hinted;
       cells_.erase(it);
@@ -475,8 +470,7 @@ void Loop::stop_cells() {
                     js::kRetryable | js::kObjectReset};
   for (auto& [id, r] : cells_) {
     if (r->cell.isolate) r->cell.isolate->detach(r->cell, error);
-    auto waiting = std::exchange(r->cell.waiting, {});
-    for (js::CellEvent& e : waiting) fail_event(e, error);
+    for (js::CellEvent& e : r->cell.take_waiting()) fail_event(e, error);
   }
 }
 

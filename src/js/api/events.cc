@@ -117,8 +117,29 @@ void context_run(Args args) {
 
 // --- calls ---
 
+// What a message counts for while its call lasts.
+size_t bytes_of_body(v8::Local<v8::Value> body) {
+  if (body->IsString()) return static_cast<size_t>(body.As<v8::String>()->Length());
+  return bytes_of(body).size();
+}
+
+// Sends a message of a cell, or of a stateless event, behind the gate. A cell's caller may have
+// given up meanwhile: then nothing is sent.
+template <class Send>
+void send_gated(IsolateHost& host, uint32_t call, Send send) {
+  Cell* cell = host.who().cell;
+  host.add_effect(cell, [&host, alive = host.alive(), call, gated = cell != nullptr,
+                         send = std::move(send)](const JsError* failed) mutable {
+    if (!*alive || (gated && !host.waits_for(call))) return;
+    if (failed) return host.post_error(call, *failed);
+    send(host);
+  });
+}
+
 void fetch(Args args) {
   IsolateHost& host = isolate_host(args.GetIsolate());
+  size_t bytes = bytes_of_body(args[4]);
+  if (!host.may_begin(bytes)) return;
   uint32_t call = u32(args, 0);
   HttpRequestMessage m;
   m.method = latin1_text(args, 1);
@@ -126,14 +147,12 @@ void fetch(Args args) {
   m.headers = latin1_text(args, 3);
   m.body = host.body_from_v8(args[4]);
   auto handle = std::make_shared<uint64_t>(0);
-  host.begin_call(call, [&services = host.services(), handle] {
+  auto cancel = [&services = host.services(), handle] {
     if (*handle) services.cancel_fetch(*handle);
-  });
-  host.add_effect(host.who().cell, [&host, alive = host.alive(), call, handle, m = std::move(m)](
-                                       const JsError* failed) mutable {
-    if (!*alive) return;
-    if (failed) return host.post_error(call, *failed);
-    *handle = host.services().fetch(std::move(m), host.head_reply(call));
+  };
+  host.begin_call(call, std::move(cancel), bytes);
+  send_gated(host, call, [call, handle, m = std::move(m)](IsolateHost& h) mutable {
+    *handle = h.services().fetch(std::move(m), h.head_reply(call));
   });
 }
 
@@ -150,41 +169,41 @@ std::optional<CellAddress> address(Args args, IsolateHost& host) {
 
 void stub_fetch(Args args) {
   IsolateHost& host = isolate_host(args.GetIsolate());
+  size_t bytes = bytes_of_body(args[7]);
+  if (!host.may_begin(bytes)) return;
   uint32_t call = u32(args, 0);
   auto to = address(args, host);
   if (!to) return;
-  HttpRequestMessage m;
-  m.method = latin1_text(args, 4);
-  m.url = text(args, 5);
-  m.headers = latin1_text(args, 6);
-  m.body = host.body_from_v8(args[7]);
-  host.begin_call(call);
-  host.add_effect(host.who().cell, [&host, alive = host.alive(), call, to = std::move(*to), m = std::move(m)](
-                                       const JsError* failed) mutable {
-    if (!*alive) return;
-    if (failed) return host.post_error(call, *failed);
-    host.services().call_cell(std::move(to), CellFetch{std::move(m), host.head_reply(call)});
+  CellFetch event;
+  event.request.method = latin1_text(args, 4);
+  event.request.url = text(args, 5);
+  event.request.headers = latin1_text(args, 6);
+  event.request.body = host.body_from_v8(args[7]);
+  event.caller = std::make_shared<CallerLink>();
+  event.reply = host.head_reply(call);
+  host.begin_call(call, [caller = event.caller] { caller->hang_up(); }, bytes);
+  send_gated(host, call, [to = std::move(*to), event = std::move(event)](IsolateHost& h) mutable {
+    h.services().call_cell(std::move(to), std::move(event));
   });
 }
 
 void stub_rpc(Args args) {
   IsolateHost& host = isolate_host(args.GetIsolate());
+  auto arguments = bytes_of(args[5]);
+  if (!host.may_begin(arguments.size())) return;
   uint32_t call = u32(args, 0);
   auto to = address(args, host);
   if (!to) return;
-  std::string method = text(args, 4);
-  auto bytes = bytes_of(args[5]);
-  Blob arguments(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-  host.begin_call(call);
-  host.add_effect(host.who().cell,
-                  [&host, alive = host.alive(), call, to = std::move(*to), method = std::move(method),
-                   arguments = std::move(arguments)](const JsError* failed) mutable {
-                    if (!*alive) return;
-    if (failed) return host.post_error(call, *failed);
-                    host.services().call_cell(
-                        std::move(to), CellRpc{std::move(method), std::move(arguments),
-                                               host.bytes_reply(call)});
-                  });
+  CellRpc event;
+  event.method = text(args, 4);
+  event.arguments =
+      Blob(std::string(reinterpret_cast<const char*>(arguments.data()), arguments.size()));
+  event.caller = std::make_shared<CallerLink>();
+  event.reply = host.bytes_reply(call);
+  host.begin_call(call, [caller = event.caller] { caller->hang_up(); }, arguments.size());
+  send_gated(host, call, [to = std::move(*to), event = std::move(event)](IsolateHost& h) mutable {
+    h.services().call_cell(std::move(to), std::move(event));
+  });
 }
 
 void cancel_call(Args args) { isolate_host(args.GetIsolate()).end_cancelled_call(u32(args, 0)); }
@@ -294,7 +313,7 @@ void gate_run(Args args) {
 void gate_busy(Args args) {
   IsolateHost& host = isolate_host(args.GetIsolate());
   Cell* cell = host.cell(i32(args, 0));
-  args.GetReturnValue().Set(cell && !cell->sections.empty() && cell->sections.back() != host.who().section);
+  args.GetReturnValue().Set(cell && !cell->admits(host.who().section));
 }
 
 void gate_end(Args args) {

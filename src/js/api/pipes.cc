@@ -13,6 +13,7 @@ uint32_t u32(Args args, int i) {
 }
 
 void pipe_create(Args args) {
+  if (!isolate_host(args.GetIsolate()).may_begin(0)) return;
   double length = args[0]->IsNumber() ? args[0].As<v8::Number>()->Value() : -1;
   std::optional<uint64_t> known;
   if (length >= 0) known = static_cast<uint64_t>(length);
@@ -29,11 +30,18 @@ void pipe_write(Args args) {
   IsolateHost& host = isolate_host(isolate);
   uint32_t id = u32(args, 0);
   uint32_t call = u32(args, 2);
-  std::shared_ptr<Pipe> pipe = host.writer(id);
-  if (!pipe) return throw_reader_gone(isolate);
+  IsolateHost::Writer* writer = host.writer(id);
+  if (!writer) return throw_reader_gone(isolate);
+  // Behind the gate of the cell whose code runs, and of no other: the chunks stay in order.
+  IsolateHost::Who caller = host.who();
+  if (caller.index >= 0 && caller.index != writer->cell) {
+    return throw_error(isolate, "Error",
+                       "Cannot perform I/O on behalf of a different Durable Object.");
+  }
+  Cell* cell = host.cell(writer->cell);
+  std::shared_ptr<Pipe> pipe = writer->pipe.pipe();
   Body body = host.body_from_v8(args[1]->IsNumber() ? v8::Null(isolate).As<v8::Value>() : args[1]);
   Blob chunk = std::holds_alternative<Blob>(body) ? std::get<Blob>(body) : Blob();
-  Cell* cell = host.who().cell;
   if (!cell) {
     switch (pipe->write(std::move(chunk))) {
       case Pipe::Write::kRoom: args.GetReturnValue().Set(true); return;
@@ -71,11 +79,18 @@ void pipe_write(Args args) {
   args.GetReturnValue().Set(false);
 }
 
+// The cell that wrote the stream, which ends behind the gate like its chunks.
+Cell* cell_of_writer(IsolateHost& host, uint32_t id) {
+  IsolateHost::Writer* writer = host.writer(id);
+  return writer ? host.cell(writer->cell) : nullptr;
+}
+
 void pipe_close(Args args) {
   IsolateHost& host = isolate_host(args.GetIsolate());
+  Cell* cell = cell_of_writer(host, u32(args, 0));
   PipeWriter writer = host.take_writer(u32(args, 0));
   if (!writer) return;
-  host.add_effect(host.who().cell, [writer = std::move(writer)](const JsError* failed) {
+  host.add_effect(cell, [writer = std::move(writer)](const JsError* failed) {
     if (failed) {
       writer->abort(*failed);
     } else {
@@ -87,10 +102,10 @@ void pipe_close(Args args) {
 void pipe_abort(Args args) {
   IsolateHost& host = isolate_host(args.GetIsolate());
   JsError error = host.to_js_error(args[1]);
+  Cell* cell = cell_of_writer(host, u32(args, 0));
   PipeWriter writer = host.take_writer(u32(args, 0));
   if (!writer) return;
-  host.add_effect(host.who().cell, [writer = std::move(writer),
-                                    error = std::move(error)](const JsError* failed) {
+  host.add_effect(cell, [writer = std::move(writer), error = std::move(error)](const JsError* failed) {
     writer->abort(failed ? *failed : error);
   });
 }
