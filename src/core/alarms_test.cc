@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <vector>
+
 #include "core/testing/fleet.h"
 
 namespace celld::testing {
@@ -119,6 +122,40 @@ TEST_F(Alarms, alm_06_fires_although_the_whole_fleet_was_down_when_it_was_due) {
     ASSERT_TRUE(fleet.run(b.wake(kCell, seconds(5))));
     set(b, std::nullopt);
     ASSERT_TRUE(fleet.run(b.give_up(kCell)));
+    fleet.shut_down(b);
+  }
+}
+
+// A scan judges so many; the others must not wait for the next regular one, released or not.
+TEST_F(Alarms, many_that_are_due_at_once_after_a_death_fire_within_seconds) {
+  for (bool clean : {false, true}) {
+    std::string suffix = clean ? "2" : "1";
+    CoreOptions options;
+    options.wake_scan_interval = std::chrono::minutes(10);
+    options.wake_entries_max = 10;
+    FleetNode& a = fleet.started("a" + suffix, std::nullopt, options);
+    constexpr size_t kCells = 60;
+    WallMs at = in(seconds(60));
+    std::vector<CellId> cells;
+    for (size_t i = 0; i < kCells; ++i) {
+      cells.push_back(CellId("Timer:" + suffix + std::to_string(i)));
+      ASSERT_TRUE(fleet.run(a.wake(cells.back(), seconds(5))));
+      a.write(cells.back(), 1, 1, AlarmChange{at});
+    }
+    ASSERT_TRUE(fleet.settle_writes(a));
+    if (clean) {
+      for (const CellId& cell : cells) a.hibernate(cell);
+      fleet.shut_down(a);
+    } else {
+      a.kill();
+    }
+    fleet.world.run_for(seconds(100));
+    FleetNode& b = fleet.add("b" + suffix, std::nullopt, options);
+    std::set<CellId> fired;
+    b.on_alarm = [&](CellId cell, WallMs) { fired.insert(cell); };
+    ASSERT_TRUE(fleet.run(b.core->start()));
+    EXPECT_TRUE(fleet.world.run_until([&] { return fired.size() == kCells; }, seconds(60)))
+        << fired.size() << " of " << kCells << (clean ? " released" : " of a dead node");
     fleet.shut_down(b);
   }
 }

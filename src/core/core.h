@@ -48,6 +48,8 @@ struct CoreOptions {
   // How long an object that a checkpoint replaced is kept.
   Duration retention{0};
   Duration wake_scan_interval = std::chrono::seconds(60);
+  // Alarms that one scan judges, one GET each; what is left over is scanned for soon after.
+  size_t wake_entries_max = 2'000;
   // The node that ran last on the same data directory, whose exclusive lock we hold: it is gone
   // for certain and is recovered at start without waiting for its lease.
   std::optional<NodeId> predecessor;

@@ -10,11 +10,12 @@ using std::chrono::milliseconds;
 
 constexpr size_t kNodesMax = 10'000;
 constexpr size_t kLooksPerScan = 256;       // at node records
-constexpr size_t kEntriesPerScan = 2'000;   // judged, one GET each
 constexpr size_t kJudgedInFlight = 16;
 constexpr size_t kJudgedMax = 100'000;      // remembered
 constexpr Duration kJudgedAgain = std::chrono::minutes(10);  // when a live owner keeps the timer
 constexpr Duration kScanTime = std::chrono::seconds(60);
+// Between the scans of what one scan could not judge.
+constexpr Duration kPauseWhenCutOff = std::chrono::seconds(1);
 // A recovered node's record is of no use a day later.
 constexpr int64_t kForgetNodeMs = 24 * 3'600'000;
 
@@ -29,6 +30,7 @@ WakeScanner::WakeScanner(World& world, Bucket& bucket, Recoverer& recoverer, Ala
       self_(options.node),
       ttl_(options.lease_ttl),
       interval_(options.wake_scan_interval),
+      entries_max_(options.wake_entries_max),
       wake_(world),
       tasks_(world) {}
 
@@ -41,19 +43,24 @@ void WakeScanner::stop() {
 
 Task<void> WakeScanner::run() {
   for (bool first = true; !stopped_; first = false) {
-    Result<void> done = co_await scan(first);
+    // What this node began it ends: a node just recovered would look elected for one TTL.
+    bool whoever = first || cut_off_;
+    Result<void> done = co_await scan(whoever);
     last_trouble_ = done ? std::string() : done.error().message;
     // Spread over the interval, so that a fleet started at once does not scan at once.
     Duration pause = std::chrono::duration_cast<Duration>(interval_ * (0.9 + 0.2 * world_.random_unit()));
     // A restart after a crash on another disk finds its predecessor's lease still valid: look again
     // when it has ended. By the store's clock, which the newest renewal shows a third of a TTL late.
     if (first) pause = std::min(pause, ttl_ * 3 / 2);
+    if (cut_off_) pause = std::min(pause, kPauseWhenCutOff);
     MonoTime next = world_.now() + pause;
     while (!stopped_ && world_.now() < next) co_await wake_.wait_until(Deadline{next});
   }
 }
 
 Task<Result<void>> WakeScanner::scan(bool whoever) {
+  cut_off_ = false;
+  if (not_before_.size() > kJudgedMax) not_before_.clear();
   Deadline deadline = world_.deadline_in(kScanTime);
   CO_TRY_ASSIGN(NodeId elected, co_await sweep_nodes(deadline));
   if (elected != self_ && !whoever) co_return Result<void>{};
@@ -61,8 +68,16 @@ Task<Result<void>> WakeScanner::scan(bool whoever) {
   CO_TRY(co_await scan_unowned(due, deadline));
   CO_TRY(co_await scan_indexes(due, deadline));
   std::sort(due.begin(), due.end(), [](const Entry& a, const Entry& b) { return a.due < b.due; });
-  if (due.size() > kEntriesPerScan) due.resize(kEntriesPerScan);
+  if (due.size() > entries_max_) {
+    due.resize(entries_max_);
+    cut_off_ = true;
+  }
   co_return co_await settle_entries(std::move(due), deadline);
+}
+
+bool WakeScanner::put_off(const CellId& cell) const {
+  auto it = not_before_.find(cell);
+  return it != not_before_.end() && it->second > world_.now();
 }
 
 Task<Result<NodeId>> WakeScanner::sweep_nodes(Deadline deadline) {
@@ -117,7 +132,7 @@ Task<Result<void>> WakeScanner::scan_unowned(std::vector<Entry>& due, Deadline d
   // Keys are in the order of their minutes: stop at the first that is due after the next scan.
   int64_t horizon = world_.wall_now().value + interval_ / milliseconds(1) * 12 / 10 + 1'000;
   std::string after;
-  while (due.size() < kEntriesPerScan) {
+  for (;;) {
     ListRequest request;
     request.prefix = std::string(kUnownedAlarmPrefix);
     request.start_after = after;
@@ -126,6 +141,7 @@ Task<Result<void>> WakeScanner::scan_unowned(std::vector<Entry>& due, Deadline d
       std::optional<UnownedEntryName> name = parse_unowned_entry_key(object.key);
       if (!name) continue;
       if (name->minute.value > horizon) co_return Result<void>{};
+      if (put_off(name->cell)) continue;
       Entry entry;
       entry.cell = name->cell;
       entry.due = name->minute;  // the object says it exactly
@@ -133,7 +149,7 @@ Task<Result<void>> WakeScanner::scan_unowned(std::vector<Entry>& due, Deadline d
       entry.epoch = name->epoch;
       due.push_back(std::move(entry));
     }
-    if (!page.more) break;
+    if (!page.more || due.size() > entries_max_) break;
     after = std::move(page.next_start_after);
   }
   co_return Result<void>{};
@@ -165,7 +181,10 @@ Task<Result<void>> WakeScanner::scan_indexes(std::vector<Entry>& due, Deadline d
     }
     Index& index = indexes_[node];
     for (const AlarmEntry& alarm : index.entries) {
-      if (alarm.due.value > horizon || index.settled.contains(alarm.cell)) continue;
+      if (alarm.due.value > horizon || index.settled.contains(alarm.cell) ||
+          put_off(alarm.cell)) {
+        continue;
+      }
       Entry entry;
       entry.cell = alarm.cell;
       entry.due = alarm.due;
@@ -224,11 +243,6 @@ Task<Result<WakeScanner::Verdict>> WakeScanner::judge(Entry entry, Deadline dead
 }
 
 Task<Result<void>> WakeScanner::settle_entries(std::vector<Entry> due, Deadline deadline) {
-  if (not_before_.size() > kJudgedMax) not_before_.clear();
-  std::erase_if(due, [&](const Entry& e) {
-    auto it = not_before_.find(e.cell);
-    return it != not_before_.end() && it->second > world_.now();
-  });
   for (size_t begin = 0; begin < due.size() && !stopped_; begin += kJudgedInFlight) {
     size_t end = std::min(due.size(), begin + kJudgedInFlight);
     std::vector<Task<Result<Verdict>>> judging;
@@ -249,7 +263,9 @@ Task<Result<void>> WakeScanner::settle_entries(std::vector<Entry> due, Deadline 
           CO_TRY_ASSIGN(AlarmEntry exact, decode_unowned_alarm(got->body.view(), name->record_key));
           at = exact.due;
         }
-        alarms_.hint_later(entry.cell, at);
+        // Hinted again by the next regular scan, if it has come to nothing; those that a scan found
+        // no room for come first.
+        if (alarms_.hint_later(entry.cell, at)) not_before_[entry.cell] = world_.now() + interval_ / 2;
       } else if (!entry.unowned_key.empty()) {
         CO_TRY(co_await bucket_.remove(entry.unowned_key, deadline));
       } else {

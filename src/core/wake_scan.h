@@ -49,6 +49,7 @@ class WakeScanner {
   };
 
   Task<void> run();
+  bool put_off(const CellId& cell) const;
   Task<Result<void>> scan(bool whoever);
   // Recovers the dead, forgets the long recovered; who is elected.
   Task<Result<NodeId>> sweep_nodes(Deadline deadline);
@@ -65,9 +66,11 @@ class WakeScanner {
   const NodeId self_;
   const Duration ttl_;
   const Duration interval_;
+  const size_t entries_max_;
   std::map<NodeId, Index> indexes_;  // of recovered nodes
   std::map<NodeId, WallMs> recovered_;  // known to be, with the record's modification time
   std::unordered_map<CellId, MonoTime> not_before_;  // judged lately: look again then
+  bool cut_off_ = false;  // the present scan found more than it may judge
   std::string last_trouble_;
   bool stopped_ = false;
   Signal wake_;
