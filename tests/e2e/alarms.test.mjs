@@ -56,7 +56,7 @@ const project = objectProject(`
   }`);
 
 async function onNode(t, env = {}) {
-  const folder = scratch(t);
+  const folder = scratch();
   const bucket = `file://${join(folder, "bucket")}`;
   await deploy(makeProject(join(folder, "project"), project), bucket);
   const data = join(folder, "data");
@@ -168,7 +168,7 @@ describe("alarms", { skip, concurrency: 4 }, () => {
   });
 
   test("a_repeating_alarm_goes_on_through_a_reload_and_a_restart_of_dev", async (t) => {
-    const folder = makeProject(join(scratch(t), "project"), project);
+    const folder = makeProject(join(scratch(), "project"), project);
     const host = await startCelld(folder);
     t.after(() => host.stop());
     const client = new Client(host.url);

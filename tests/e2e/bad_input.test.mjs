@@ -30,7 +30,7 @@ describe("a bucket that is none", { skip, concurrency: 2 }, () => {
   for (const [name, { make, path = "bucket", url, says }] of Object.entries(cases)) {
     for (const command of ["deploy", "node"]) {
       test(`${name}_is_named_by_${command}`, async (t) => {
-        const folder = scratch(t);
+        const folder = scratch();
         const dir = join(folder, path);
         make?.(dir);
         const bucket = url ?? `file://${dir}`;
@@ -47,9 +47,9 @@ describe("a bucket that is none", { skip, concurrency: 2 }, () => {
   }
 
   test("a_listening_address_that_is_none_is_named", async (t) => {
-    const bucket = `file://${join(scratch(t), "bucket")}`;
+    const bucket = `file://${join(scratch(), "bucket")}`;
     for (const address of ["127.0.0.1", "127.0.0.1:99999", "nonsense:80", "8.8.8.8:1"]) {
-      const { code, stderr } = await runCelld(["--bucket", bucket, "--listen", address, "--data", join(scratch(t), "d")], { ms: 20_000 });
+      const { code, stderr } = await runCelld(["--bucket", bucket, "--listen", address, "--data", join(scratch(), "d")], { ms: 20_000 });
       assert.ok(code === 1 || code === 2, `${address}: ${code}\n${stderr}`);
       assert.match(stderr, new RegExp(escaped(address)));
     }
@@ -66,7 +66,7 @@ describe("a bucket that is none", { skip, concurrency: 2 }, () => {
 
 // Two released objects in a bucket with no node: { bucket, data, serve() }.
 async function releasedObjects(t, { end = "SIGTERM", env = {} } = {}) {
-  const folder = scratch(t);
+  const folder = scratch();
   const bucket = new Bucket(join(folder, "bucket"));
   await deploy(ledgerProject, bucket.url);
   const data = join(folder, "data");
@@ -178,7 +178,7 @@ describe("a damaged bucket", { skip, concurrency: 2 }, () => {
 
   for (const what of ["current.json", "manifest.json", "module"]) {
     test(`a_damaged_deployment_is_named_(${what})`, async (t) => {
-      const folder = scratch(t);
+      const folder = scratch();
       const bucket = new Bucket(join(folder, "bucket"));
       await deploy(ledgerProject, bucket.url);
       const key = what === "module"
@@ -276,7 +276,7 @@ function upload(url, path, bytes, { chunked = false } = {}) {
 
 describe("requests", { skip }, () => {
   async function serveBodies(t, env = {}) {
-    const host = await startCelld(makeProject(join(scratch(t), "project"), bodies), { args: ["--no-watch"], env });
+    const host = await startCelld(makeProject(join(scratch(), "project"), bodies), { args: ["--no-watch"], env });
     t.after(() => host.stop());
     return host;
   }

@@ -33,7 +33,7 @@ const program = (version) => objectProject(`
   }`);
 
 async function deployed(t, files) {
-  const folder = scratch(t);
+  const folder = scratch();
   const bucket = new Bucket(join(folder, "bucket"));
   const project = makeProject(join(folder, "project"), files);
   const version = await deploy(project, bucket.url);
@@ -108,7 +108,7 @@ describe("deploy", { skip, concurrency: 2 }, () => {
   });
 
   test("a_class_that_is_not_exported_is_named_before_anything_is_served", async (t) => {
-    const folder = scratch(t);
+    const folder = scratch();
     const files = program("one");
     files["src/index.js"] = files["src/index.js"].replace("export class Tested", "class Tested");
     const project = makeProject(join(folder, "project"), files);
@@ -122,7 +122,7 @@ describe("deploy", { skip, concurrency: 2 }, () => {
   });
 
   test("an_unknown_key_is_named_and_nothing_is_written", async (t) => {
-    const folder = scratch(t);
+    const folder = scratch();
     const bucket = new Bucket(join(folder, "bucket"));
     const project = makeProject(join(folder, "project"), { ...program("one"), "wrangler.json": config({ no_such_key: true }) });
     const { code, stderr } = await runCelld(["deploy", project, "--bucket", bucket.url]);
@@ -133,7 +133,7 @@ describe("deploy", { skip, concurrency: 2 }, () => {
   });
 
   test("a_node_on_an_empty_bucket_waits_for_the_first_deployment_or_says_so", async (t) => {
-    const folder = scratch(t);
+    const folder = scratch();
     const bucket = `file://${join(folder, "bucket")}`;
     const project = makeProject(join(folder, "project"), program("one"));
     const run = await runCelld(["--bucket", bucket, "--listen", "127.0.0.1:0", "--data", join(folder, "data")], { ms: 4000 });

@@ -17,7 +17,7 @@ const COUNTER = (version) => objectProject(`
   }`);
 
 async function startProject(t, files, options = {}) {
-  const folder = makeProject(join(scratch(t), "project"), files);
+  const folder = makeProject(join(scratch(), "project"), files);
   const host = await startCelld(options.start ?? folder, options);
   t.after(() => host.stop());
   const client = new Client(host.url);
@@ -27,7 +27,7 @@ async function startProject(t, files, options = {}) {
 
 // What celld says about a project it cannot serve.
 async function refusal(t, files, { sub = "", args = [] } = {}) {
-  const root = makeProject(join(scratch(t), "project"), files);
+  const root = makeProject(join(scratch(), "project"), files);
   const { code, stdout, stderr } = await runCelld(["dev", join(root, sub), "--port", "0", "--no-watch", ...args], { ms: 20_000 });
   assert.equal(code, 1, `${stdout}\n${stderr}`);
   return stderr;
@@ -111,7 +111,7 @@ describe("dev reload", { skip, concurrency: 2 }, () => {
   });
 
   test("a_project_that_is_broken_at_the_start_is_served_as_soon_as_it_is_mended", async (t) => {
-    const folder = makeProject(join(scratch(t), "project"), { ...COUNTER(1), "src/index.js": "export default {\n  fetch( = {}\n" });
+    const folder = makeProject(join(scratch(), "project"), { ...COUNTER(1), "src/index.js": "export default {\n  fetch( = {}\n" });
     const run = spawnCelld(["dev", folder, "--port", "0"]);
     t.after(() => run.kill());
     await until("the error", () => run.stderr.includes("src/index.js:2:"));
@@ -142,7 +142,7 @@ describe("dev reload", { skip, concurrency: 2 }, () => {
 
 describe("dev state", { skip, concurrency: 2 }, () => {
   test("state_is_kept_under_dot_celld_and_clean_wipes_it", async (t) => {
-    const folder = makeProject(join(scratch(t), "project"), COUNTER(1));
+    const folder = makeProject(join(scratch(), "project"), COUNTER(1));
     const data = join(folder, ".celld");
     const host = await startCelld(folder, { data });
     t.after(() => host.stop());
@@ -231,14 +231,14 @@ describe("dev errors", { skip, concurrency: 2 }, () => {
   test("an_endless_loop_at_start_ends_within_the_limit", async (t) => {
     const files = COUNTER(1);
     files["src/index.js"] += "\nfor (;;) {}\n";
-    const root = makeProject(join(scratch(t), "project"), files);
+    const root = makeProject(join(scratch(), "project"), files);
     const { code, stderr } = await runCelld(["dev", root, "--port", "0", "--no-watch"], { ms: 20_000, env: { CELLD_CPU_LIMIT_MS: "500" } });
     assert.equal(code, 1, stderr);
     assert.match(stderr, /CPU/);
   });
 
   test("a_folder_without_a_configuration_is_named", async (t) => {
-    const folder = join(scratch(t), "empty");
+    const folder = join(scratch(), "empty");
     mkdirSync(folder);
     const { code, stderr } = await runCelld(["dev", folder], { ms: 20_000 });
     assert.equal(code, 1);
@@ -252,7 +252,7 @@ describe("dev errors", { skip, concurrency: 2 }, () => {
   });
 
   test("a_configuration_in_a_parent_folder_is_found_and_its_dev_vars_with_it", async (t) => {
-    const folder = makeProject(join(scratch(t), "project"), {
+    const folder = makeProject(join(scratch(), "project"), {
       ...objectProject("", { changes: { vars: { A: "config" } }, worker: "return Response.json(env.A);" }),
       ".dev.vars": "A=dev\n",
     });

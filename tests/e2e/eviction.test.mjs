@@ -25,7 +25,7 @@ const project = objectProject(`
   }`);
 
 async function start(t, env = {}) {
-  const host = await startCelld(makeProject(join(scratch(t), "project"), project), { env, args: ["--no-watch"] });
+  const host = await startCelld(makeProject(join(scratch(), "project"), project), { env, args: ["--no-watch"] });
   t.after(() => host.stop());
   const client = new Client(host.url, 64);
   t.after(() => client.close());

@@ -13,7 +13,7 @@ const skip = hasCommand("deploy") ? false : "celld deploy does not exist yet";
 const CODE_SELF_FENCE = 3;
 
 async function nodeUnderLoad(t, env) {
-  const folder = scratch(t);
+  const folder = scratch();
   const bucket = new Bucket(join(folder, "bucket"));
   await deploy(ledgerProject, bucket.url);
   const host = await startNode({ bucket: bucket.url, data: join(folder, "data"), env });
@@ -63,7 +63,7 @@ describe("self-fence", { skip }, () => {
     host.run.child.kill("SIGSTOP");
     await pass(ttl + 500);
     const acked = load.acked;
-    const second = await startNode({ bucket: bucket.url, data: join(scratch(t), "data"), env: { CELLD_TTL_MS: String(ttl) } });
+    const second = await startNode({ bucket: bucket.url, data: join(scratch(), "data"), env: { CELLD_TTL_MS: String(ttl) } });
     t.after(() => second.kill());
     const client = new Client(second.url);
     t.after(() => client.close());
@@ -81,7 +81,7 @@ describe("store outage", { skip }, () => {
   const TTL_MS = 4000;
 
   async function onS3(t) {
-    const folder = scratch(t);
+    const folder = scratch();
     const s3 = await startS3(["--delay-ms=2"]);
     t.after(() => s3.stop());
     const env = { ...s3.env, CELLD_TTL_MS: String(TTL_MS) };

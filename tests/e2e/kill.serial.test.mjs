@@ -15,7 +15,7 @@ const CONNECTIONS = 32;
 const TTL_SHORT_MS = 1500;
 
 async function killRounds(t, { bucket, env, rounds, acks, wipe, measure = false }) {
-  const folder = scratch(t);
+  const folder = scratch();
   await deploy(ledgerProject, bucket, { env });
   const record = new Record(OBJECTS);
   const data = join(folder, "data");
@@ -44,13 +44,13 @@ async function killRounds(t, { bucket, env, rounds, acks, wipe, measure = false 
 
 describe("kill -9", { skip }, () => {
   test("kill_9_under_load_and_a_wiped_disk_lose_nothing_double_nothing_tear_nothing", async (t) => {
-    const bucket = `file://${join(scratch(t), "bucket")}`;
+    const bucket = `file://${join(scratch(), "bucket")}`;
     const env = { CELLD_TTL_MS: String(TTL_SHORT_MS) };
     await killRounds(t, { bucket, env, rounds: sanitized ? 4 : 20, acks: 400, wipe: true });
   });
 
   test("kill_9_with_the_data_directory_kept_restarts_without_waiting_for_the_lease", async (t) => {
-    const bucket = `file://${join(scratch(t), "bucket")}`;
+    const bucket = `file://${join(scratch(), "bucket")}`;
     // A lease this long shows that nobody waits for it, however busy the machine is.
     const env = { CELLD_TTL_MS: "60000" };
     const restarts = await killRounds(t, { bucket, env, rounds: sanitized ? 2 : 5, acks: 400, wipe: false, measure: true });
@@ -66,7 +66,7 @@ describe("kill -9", { skip }, () => {
   });
 
   test("a_kill_during_recovery_loses_nothing", async (t) => {
-    const folder = scratch(t);
+    const folder = scratch();
     const bucket = `file://${join(folder, "bucket")}`;
     const env = { CELLD_TTL_MS: String(TTL_SHORT_MS) };
     await deploy(ledgerProject, bucket);

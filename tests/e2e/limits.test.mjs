@@ -43,7 +43,7 @@ function programs(list) {
 }
 
 async function start(t, list, env) {
-  const host = await startCelld(makeProject(join(scratch(t), "project"), programs(list)), {
+  const host = await startCelld(makeProject(join(scratch(), "project"), programs(list)), {
     env: { CELLD_LOOPS: "2", ...env },
     args: ["--no-watch"],
   });

@@ -15,7 +15,7 @@ const OBJECTS = 200;
 
 describe("sigterm", { skip }, () => {
   test("under_load_it_exits_0_within_10_s_and_hands_every_cell_back", async (t) => {
-    const folder = scratch(t);
+    const folder = scratch();
     const bucket = new Bucket(join(folder, "bucket"));
     await deploy(ledgerProject, bucket.url);
     const record = new Record(OBJECTS);
@@ -50,7 +50,7 @@ describe("sigterm", { skip }, () => {
   });
 
   test("a_request_that_runs_is_finished_first", async (t) => {
-    const folder = scratch(t);
+    const folder = scratch();
     const project = makeProject(join(folder, "project"), objectProject(`
       async fetch() {
         await new Promise((resolve) => setTimeout(resolve, 1500));
@@ -71,7 +71,7 @@ describe("sigterm", { skip }, () => {
   });
 
   test("two_nodes_in_turn_on_one_bucket_see_each_others_writes", async (t) => {
-    const folder = scratch(t);
+    const folder = scratch();
     const bucket = `file://${join(folder, "bucket")}`;
     await deploy(ledgerProject, bucket);
     const record = new Record(40);

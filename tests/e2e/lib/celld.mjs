@@ -30,10 +30,18 @@ export function freePort() {
   });
 }
 
-// An empty folder that the test `t` removes at its end.
-export function scratch(t) {
+const scratches = [];
+
+// An empty folder. Removed when this process ends: hooks of a test run in the order in which they
+// were made, so that one made here would run while the test's processes still write.
+export function scratch() {
+  if (scratches.length === 0) {
+    process.once("exit", () => {
+      for (const folder of scratches) rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+    });
+  }
   const folder = mkdtempSync(join(tmpdir(), "celld-e2e-"));
-  t.after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }));
+  scratches.push(folder);
   return folder;
 }
 
