@@ -105,7 +105,9 @@ void IsolateHost::finish_turn(uint32_t io) {
     if (!cell->storage || why_aborted(cell)) continue;  // its reset undoes what the turn wrote
     if (auto committed = cell->storage->end_turn(); !committed) {
       // The turn's writes are gone; whoever saw them must not go on.
-      aborts.emplace_back(cell, JsError{"Error", committed.error().message, {}, kObjectReset});
+      uint32_t flags = kObjectReset;
+      if (committed.error().kind == SqlErrorKind::kFenced) flags |= kRetryable;
+      aborts.emplace_back(cell, JsError{"Error", committed.error().message, {}, flags});
     }
   }
   for (auto& [owner, effect] : effects) {
