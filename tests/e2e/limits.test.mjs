@@ -246,7 +246,7 @@ describe("memory limit", { skip }, () => {
     this.ctx.storage.kv.put("n", (this.ctx.storage.kv.get("n") ?? 0) + 1);
     return Response.json(this.ctx.storage.kv.get("n"));
   }`, { before: `const unlucky = Math.random() < 0.5;\nif (unlucky) throw new Error("unlucky start");` });
-    const folder = makeProject(join(scratch(t), "project"), project);
+    const folder = makeProject(join(scratch(), "project"), project);
     let host;
     for (let i = 0; !host; i++) {
       host = await startCelld(folder, { env: { CELLD_LOOPS: "1", CELLD_HEAP_LIMIT_MB: "64" }, args: ["--no-watch"] }).catch((error) => {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import { deploy, hasCommand, scratch, startNode, until } from "./lib/celld.mjs";
+import { deploy, hasCommand, sanitized, scratch, startNode, until } from "./lib/celld.mjs";
 import { Client, forEachParallel } from "./lib/client.mjs";
 import { makeProject, objectProject } from "./lib/projects.mjs";
 
@@ -70,7 +70,9 @@ async function node(t, env = {}) {
   t.after(() => host.kill());
   const client = new Client(host.url);
   t.after(() => client.close());
-  const get = (path) => client.json("GET", path, { ms: 60_000 });
+  const get = (path) => client.json("GET", path, { ms: 60_000 }).catch((error) => {
+    throw new Error(`${error.message}\n${host.stderr.slice(-4000)}`);
+  });
   const die = async (signal = "SIGKILL") => {
     await host.kill(signal);
     rmSync(data, { recursive: true });
@@ -85,7 +87,7 @@ const without = ({ memory, ...state }) => state;
 describe("storage reports", { skip, concurrency: 2 }, () => {
   test("many_large_transactions_in_one_journal_slot_drop_no_page", async (t) => {
     const { get, die } = await node(t);
-    const count = 200;
+    const count = sanitized ? 40 : 200;
     const bytes = 250_000;
     await forEachParallel(count, 8, (i) => get(`/a/add?n=${i}&bytes=${bytes}`));
     const before = await get("/a");
@@ -170,7 +172,7 @@ describe("storage reports", { skip, concurrency: 2 }, () => {
 
   test("a_long_history_of_one_object_is_restored_quickly_and_whole", async (t) => {
     const { host, get, die } = await node(t);
-    const count = 3000;
+    const count = sanitized ? 600 : 3000;
     await forEachParallel(count, 16, (i) => get(`/a/add?n=${i}`));
     await die();
     const started = Date.now();
