@@ -20,7 +20,7 @@ function binding(value: unknown): unknown {
       if (value === null || view_bytes(value) !== undefined) return value;
       return String(value);
     default:
-      return String(value);
+      return `${value as string}`; // a symbol throws
   }
 }
 

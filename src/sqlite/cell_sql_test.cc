@@ -86,7 +86,7 @@ TEST(CellSql, the_tables_of_the_host_are_out_of_reach) {
                          "VACUUM",
                          "VACUUM INTO '/tmp/x'",
                          "CREATE TEMP TABLE t(x)",
-                         "CREATE VIRTUAL TABLE r USING rtree(a,b,c)",
+                         "CREATE VIRTUAL TABLE r USING fts4(a,b,c)",
                          "SELECT load_extension('x')",
                          "SELECT sqlite_version()",
                          "PRAGMA journal_mode=WAL",

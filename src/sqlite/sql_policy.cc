@@ -71,6 +71,17 @@ constexpr std::string_view kFunctions[] = {
     "json_tree",
     "json_type",
     "json_valid",
+    "jsonb",
+    "jsonb_array",
+    "jsonb_extract",
+    "jsonb_group_array",
+    "jsonb_group_object",
+    "jsonb_insert",
+    "jsonb_object",
+    "jsonb_patch",
+    "jsonb_remove",
+    "jsonb_replace",
+    "jsonb_set",
     "julianday",
     "lag",
     "last_insert_rowid",
@@ -176,6 +187,7 @@ constexpr PragmaRule kPragmas[] = {
     {"index_xinfo", PragmaArgument::kObject},
     {"legacy_alter_table", PragmaArgument::kBoolean},
     {"optimize", PragmaArgument::kNumberOrNothing},
+    {"page_size", PragmaArgument::kNone},
     {"quick_check", PragmaArgument::kObjectNumberOrNothing},
     {"recursive_triggers", PragmaArgument::kBoolean},
     {"reverse_unordered_selects", PragmaArgument::kBoolean},
@@ -332,7 +344,8 @@ bool application_may(const SqlAction& action, std::string* refusal) {
     case SQLITE_CREATE_VTABLE:
     case SQLITE_DROP_VTABLE:
       return may_name(first) && second != nullptr &&
-             (sqlite3_stricmp(second, "fts5") == 0 || sqlite3_stricmp(second, "fts5vocab") == 0);
+             (sqlite3_stricmp(second, "fts5") == 0 || sqlite3_stricmp(second, "fts5vocab") == 0 ||
+              sqlite3_stricmp(second, "rtree") == 0);
 
     case SQLITE_PRAGMA:
       return first != nullptr && may_pragma(first, second);

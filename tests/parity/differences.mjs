@@ -35,8 +35,22 @@ export const differences = {
       length: "pipelining",
     },
   },
+  sql: {
+    "Q/types_in_and_out": { surrogate: "lone-surrogates" },
+    "Q/rows_read_and_written": Object.fromEntries(
+      ["index", "insert", "join", "order", "several", "insert select", "before reading", "drop"].map((label) => [label, "rows-read"])),
+    "Q/several_statements": { trailing: "empty-statements" },
+    "Q/what_is_forbidden": { "SELECT load_extension('x')": "sqlite-version", "SELECT * FROM dbstat": "sqlite-version",
+      "SELECT * FROM pragma_table_list": "sqlite-version", "SELECT * FROM sqlite_schema": "sqlite-version" },
+    "Q/pragmas": { data_version: "sqlite-version" },
+    "Q/a_cursor_that_was_never_drained_does_not_lock": { "*": "open-cursors" },
+    "Q/limits_are_those_of_workerd": {
+      "2.3 MB": "value-size", "2.3 MB blob": "value-size", concatenation: "value-size", "long sum": "sqlite-version",
+    },
+    "Q/the_size_of_the_database": { "read only": "illegal-invocation" },
+  },
   storage: {
-    "S/keys_of_every_kind": { "surrogates are one": "keys-are-utf8" },
+    "S/keys_of_every_kind": { "surrogates are one": "lone-surrogates" },
     "S/large_values": { "2 MiB": "value-size", "3 MiB": "value-size", keys: "value-size" },
     "S/bookmarks": { current: "bookmarks", "for time": "bookmarks" },
     "T/deleteAll_in_a_transaction": { sync: "deleteAll-in-transactionSync", "a (2)": "deleteAll-in-transactionSync" },
