@@ -69,7 +69,7 @@ export class AbortSignal extends EventTarget {
     if (arguments.length === 0) throw wrong_argument("timeout", "AbortSignal", 1, "integer");
     const signal = make_signal();
     set_callback_timer(Number(delay), () => {
-      abort_signal(signal, new DOMException("The operation was aborted due to timeout", "TimeoutError"));
+      abort_signal(signal, retryable(new DOMException("The operation was aborted due to timeout", "TimeoutError")));
     });
     return signal;
   }
@@ -96,7 +96,12 @@ export class AbortSignal extends EventTarget {
 }
 
 function aborted_error(): unknown {
-  return new DOMException("The operation was aborted", "AbortError");
+  return retryable(new DOMException("The operation was aborted", "AbortError"));
+}
+
+// As on workerd, where these are lost connections.
+function retryable(error: DOMException): DOMException {
+  return Object.assign(error, { retryable: true });
 }
 
 export class AbortController {

@@ -139,7 +139,7 @@ class StubFetch extends ResponseCall {
   }
 
   head(status: number, status_text: string, headers: HeaderBlock, body: Body): void {
-    this.finished();
+    this.answered(body);
     this.resolve(make_response(status, status_text, headers, body, request_url(this.#request), false));
   }
 

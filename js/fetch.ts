@@ -1,14 +1,17 @@
 // fetch(): the global one and that of stubs.
 
 import { AbortSignal, off_abort, on_abort } from "./abort";
-import { is_replayable, take_native_body, has_body } from "./body";
+import { body_is_used, is_replayable, take_native_body, has_body } from "./body";
 import { Call, cancel_call, forget_call, start_call } from "./calls";
 import { block_get, block_without } from "./headers";
 import { native } from "./host";
 import { Request, RequestInit, request_block, request_method, request_redirect, request_signal, request_url } from "./request";
 import { Response, make_response } from "./response";
+import { abort_pipe_with, set_abort_hooks } from "./streams";
 import { URL, url_href } from "./url";
 import { define_global, wrong_argument } from "./util";
+
+set_abort_hooks(on_abort, off_abort);
 
 const REDIRECTS_MAX = 20;
 const NO_BODY_STATUS = new Set([101, 204, 205, 304]);
@@ -17,13 +20,21 @@ export type FetchInput = Request | string | URL;
 
 // The request that fetch(input, init) means. An untouched Request is used as it is.
 export function fetch_request(input: unknown, init: unknown): Request {
-  return init === undefined && input instanceof Request ? input : new Request(input, init as RequestInit);
+  if (init === undefined && input instanceof Request) {
+    if (body_is_used(input)) throw new TypeError("Cannot reconstruct a Request with a used body.");
+    return input;
+  }
+  return new Request(input, init as RequestInit);
+}
+
+export function without_fragment(url: string): string {
+  const hash = url.indexOf("#");
+  return hash < 0 ? url : url.slice(0, hash);
 }
 
 // A URL as it goes over the wire: without fragment and credentials.
 export function wire_url(url: string): string {
-  const hash = url.indexOf("#");
-  if (hash >= 0) url = url.slice(0, hash);
+  url = without_fragment(url);
   if (!url.includes("@")) return url;
   const parsed = new URL(url);
   parsed.username = "";
@@ -74,6 +85,11 @@ export abstract class ResponseCall extends Call {
   protected finished(): void {
     if (this.#abort !== null) off_abort(this.signal!, this.#abort);
   }
+  // The head has come; the body goes on listening to the signal.
+  protected answered(body: Body): void {
+    this.finished();
+    if (this.signal !== null && typeof body === "number") abort_pipe_with(body, this.signal);
+  }
 
   abstract send(id: CallId): void;
 
@@ -94,13 +110,13 @@ class FetchCall extends ResponseCall {
   #body: Body;
   #follow: boolean;
   #replay: boolean;
-  #redirects = 0;
+  readonly #visited: string[] = []; // what redirected
 
   constructor(
     request: Request, resolve: (response: Response) => void, reject: (reason: unknown) => void) {
     super(resolve, reject, request_signal(request));
     this.#method = request_method(request);
-    this.#url = request_url(request);
+    this.#url = without_fragment(request_url(request));
     this.#headers = request_block(request);
     this.#follow = request_redirect(request) === "follow";
     this.#replay = is_replayable(request);
@@ -124,27 +140,26 @@ class FetchCall extends ResponseCall {
         return;
       }
     }
-    this.finished();
+    this.answered(body);
     if (NO_BODY_STATUS.has(status) && typeof body !== "number") body = null;
-    this.resolve(make_response(status, status_text, headers, body, this.#url, this.#redirects > 0));
+    this.resolve(make_response(status, status_text, headers, body, this.#url, this.#visited.length > 0));
   }
 
   #redirect(status: number, location: string, body: Body): void {
     if (typeof body === "number") native.pipeCancel(body);
-    if (++this.#redirects > REDIRECTS_MAX) throw new TypeError("Too many redirects.");
+    this.#visited.push(this.#url);
+    if (this.#visited.length > REDIRECTS_MAX) throw new TypeError(`Too many redirects.${this.#visited.join(", ")}`);
     const target = URL.parse(location, this.#url);
     if (target === null || (target.protocol !== "http:" && target.protocol !== "https:")) {
-      throw new TypeError(`Invalid Location header; unable to follow redirect: ${location}`);
+      throw new TypeError(`Invalid Location header; unable to follow redirect.`);
     }
     const before = new URL(this.#url);
-    if (target.hash === "" && before.hash !== "") target.hash = before.hash;
     if (status === 303 ? this.#method !== "GET" && this.#method !== "HEAD"
       : (status === 301 || status === 302) && this.#method === "POST") {
       this.#method = "GET";
       this.#body = null;
       this.#replay = true;
-      this.#headers = block_without(this.#headers,
-        ["content-type", "content-length", "content-encoding", "content-language", "content-location"]);
+      this.#headers = block_without(this.#headers, ["content-length"]);
     }
     if (this.#body !== null && !this.#replay) {
       throw new TypeError("A request with a one-time-use body (it was initialized from a stream, not a buffer) " +
@@ -162,6 +177,7 @@ export function fetch(input: unknown, init: unknown = undefined): Promise<Respon
     if (arguments.length === 0) throw wrong_argument("fetch", "ServiceWorkerGlobalScope", 1, "Request or string");
     const request = fetch_request(input, init);
     check_scheme(request_url(request));
+    if (request_method(request) === "CONNECT") throw new TypeError("Invalid HTTP method string: CONNECT");
     const signal = request_signal(request);
     if (signal !== null && signal.aborted) return Promise.reject(signal.reason);
     return new Promise((resolve, reject) => {

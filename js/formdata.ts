@@ -122,6 +122,7 @@ export function decode_form(bytes: Uint8Array, content_type: string | null): For
     for (let i = 0; i < list.length; i += 2) form.append(list[i]!, list[i + 1]!);
     return form;
   }
+  if (content_type === null) throw new TypeError("Parsing a Body as FormData requires a Content-Type header.");
   throw new TypeError("Unrecognized Content-Type header value. FormData can only parse the following MIME types: " +
     "multipart/form-data, application/x-www-form-urlencoded");
 }

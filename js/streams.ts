@@ -1,10 +1,20 @@
 // Web Streams (web-streams-polyfill), what Workers add to them, and streams over the host's bytes.
 
 import * as base from "web-streams-polyfill";
+import type { AbortSignal } from "./abort";
 import { ValueCall, forget_call, start_call } from "./calls";
 import { utf8_bytes } from "./encoding";
 import { native } from "./host";
+import { Owned } from "./owners";
 import { define_global, expose, set_tag, view_bytes, wrong_constructor_argument } from "./util";
+
+// What workerd had before read() took a minimum.
+Object.defineProperty(base.ReadableStreamBYOBReader.prototype, "readAtLeast", {
+  value: function readAtLeast(this: any, min: number, view: ArrayBufferView): Promise<unknown> {
+    return this.read(view, { min });
+  },
+  writable: true, configurable: true, enumerable: true,
+});
 
 export type ReadableStream = base.ReadableStream<any>;
 export const ReadableStream = base.ReadableStream;
@@ -16,6 +26,14 @@ interface StreamState {
   _state: "readable" | "closed" | "errored";
   _reader: unknown;
   _disturbed: boolean;
+}
+
+// abort.ts, which is made of events, hands these over instead of being imported.
+let on_abort: (signal: AbortSignal, action: () => void) => void;
+let off_abort: (signal: AbortSignal, action: () => void) => void;
+export function set_abort_hooks(on: typeof on_abort, off: typeof off_abort): void {
+  on_abort = on;
+  off_abort = off;
 }
 
 export function is_disturbed(stream: ReadableStream): boolean {
@@ -109,6 +127,7 @@ class PipeSource {
   }
 
   cancel(): void {
+    pipe_ended(this.#pipe);
     native.pipeCancel(this.#pipe);
   }
 }
@@ -122,8 +141,54 @@ function deliver(controller: base.ReadableByteStreamController, chunk: Uint8Arra
   }
 }
 
+// Pipes that end when a signal aborts.
+class Abortable extends Owned {
+  readonly signal: AbortSignal;
+  pending: ValueCall | null = null;
+  #pipe: PipeId;
+  #action: () => void;
+
+  constructor(pipe: PipeId, signal: AbortSignal) {
+    super();
+    this.signal = signal;
+    this.#pipe = pipe;
+    this.#action = () => {
+      native.pipeCancel(pipe);
+      const { pending } = this;
+      this.pending = null;
+      pending?.error(signal.reason);
+    };
+    on_abort(signal, this.#action);
+    Owned.own(this);
+  }
+
+  ended(): void {
+    Owned.disown(this);
+    this.dropped();
+  }
+  dropped(): void {
+    abortables.delete(this.#pipe);
+    off_abort(this.signal, this.#action);
+  }
+}
+const abortables = new Map<PipeId, Abortable>();
+
+// From now on reads of the pipe fail with the signal's reason once it aborts.
+export function abort_pipe_with(pipe: PipeId, signal: AbortSignal): void {
+  abortables.set(pipe, new Abortable(pipe, signal));
+}
+
+function pipe_ended(pipe: PipeId): void {
+  abortables.get(pipe)?.ended();
+}
+
 // One chunk of a pipe, null at its end; a promise when it has to come first.
 export function pipe_read(pipe: PipeId): Uint8Array | null | Promise<Uint8Array | null> {
+  const abortable = abortables.size === 0 ? undefined : abortables.get(pipe);
+  if (abortable?.signal.aborted) {
+    abortable.ended();
+    return Promise.reject(abortable.signal.reason);
+  }
   const call = new ValueCall();
   const id = start_call(call);
   let chunk: Uint8Array | null | undefined;
@@ -131,11 +196,21 @@ export function pipe_read(pipe: PipeId): Uint8Array | null | Promise<Uint8Array 
     chunk = native.pipeRead(pipe, id);
   } catch (error) {
     forget_call(id);
+    pipe_ended(pipe);
     return Promise.reject(error);
   }
-  if (chunk === undefined) return call.promise;
-  forget_call(id);
-  return chunk;
+  if (chunk !== undefined) {
+    forget_call(id);
+    if (chunk === null) pipe_ended(pipe);
+    return chunk;
+  }
+  if (abortable === undefined) return call.promise;
+  abortable.pending = call;
+  return call.promise.then((value: Uint8Array | null) => {
+    abortable.pending = null;
+    if (value === null) pipe_ended(pipe);
+    return value;
+  });
 }
 
 // Everything a pipe holds.

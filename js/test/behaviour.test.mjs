@@ -296,10 +296,10 @@ test("redirects are followed, change the method, and end at twenty", async () =>
     assert.deepEqual([manual.status, manual.redirected], [302, false]);
   });
   assert.deepEqual(seen[0], ["POST", "http://a/1", "authorization\nsecret\nx-a\n1\ncontent-type\ntext/plain;charset=UTF-8\n", "x"]);
-  assert.deepEqual(seen[1], ["GET", "http://b/2", "x-a\n1\n", null]);
+  assert.deepEqual(seen[1], ["GET", "http://b/2", "x-a\n1\ncontent-type\ntext/plain;charset=UTF-8\n", null]);
   let count = 0;
   host.on_fetch = async () => ({ status: 307, headers: `location\n/${++count}\n` });
-  await in_worker(() => assert.rejects(fetch("http://a/"), { message: "Too many redirects." }));
+  await in_worker(() => assert.rejects(fetch("http://a/"), /^TypeError: Too many redirects\./));
   assert.equal(count, 21);
   await in_worker(() => assert.rejects(
     fetch("http://a/", { method: "PUT", body: new ReadableStream({ start: (c) => c.close() }) }), /one-time-use body/));

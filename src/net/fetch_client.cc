@@ -154,8 +154,7 @@ class Call final : public FetchCall, public CurlCall, public std::enable_shared_
     set(CURLOPT_UPLOAD, 0L);
     set(CURLOPT_READFUNCTION, &Call::on_read);
     set(CURLOPT_READDATA, this);
-    bool sends_empty =
-        request_.method == "POST" || request_.method == "PUT" || request_.method == "PATCH";
+    bool sends_empty = request_.method != "GET" && request_.method != "HEAD";
     if (request_.pull) {
       set(CURLOPT_UPLOAD, 1L);
       set(CURLOPT_INFILESIZE_LARGE,

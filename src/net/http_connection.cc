@@ -444,7 +444,9 @@ void Connection::exchange_dropped() {
 
 void Connection::abort() {
   disconnected_ = nullptr;
-  close(true);
+  // What was sent shall arrive; a reset would take it back. Only a body that ends with the
+  // connection could then be taken for a whole one.
+  close(response_framing_ != Framing::kLength && response_framing_ != Framing::kChunked);
 }
 
 void Connection::take_over(std::move_only_function<void(Result<TakenSocket>)> done) {

@@ -106,7 +106,10 @@ class Loop::OutgoingFetch : public std::enable_shared_from_this<Loop::OutgoingFe
     if (result) {
       if (download_) download_->close();
     } else {
-      js::JsError error{"TypeError", "fetch failed: " + result.error().message, {}, 0};
+      // Name and text are workerd's; what happened stands where a stack would name a function.
+      js::JsError error{"Error", "Network connection lost.",
+                        "Error: Network connection lost.\n    at fetch (" + result.error().message + ")",
+                        js::kRetryable};
       if (download_) download_->abort(error);
       if (reply_) std::exchange(reply_, nullptr)(std::unexpected(std::move(error)));
     }

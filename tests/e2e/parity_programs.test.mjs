@@ -31,9 +31,9 @@ for (const program of programs) {
           const theirs = await ask(workerd.url, request);
           const ours = await ask(celld.url, request);
           const problem = compare(theirs, ours, differences[program]?.[name] ?? {});
-          const { exitCode, signalCode } = celld.child;
-          if (exitCode ?? signalCode) await celld.restart();
-          assert.ok(exitCode === null && signalCode === null, `celld ended: ${exitCode ?? signalCode}\n${celld.stderr}`);
+          const ended = celld.run.ended();
+          if (ended) await celld.start();
+          assert.ok(!ended, `celld ended\n${celld.stderr}`);
           if (problem !== "") assert.fail(`\n${problem}`);
         });
       }

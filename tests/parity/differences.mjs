@@ -20,6 +20,13 @@ export const differences = {
     "worker/foreign_ids": { get: "foreign-ids" },
     "A/its_context": { keys: "keys-of-ctx" },
   },
+  outbound: {
+    "worker/request_headers": { twice: "cookies" },
+    "worker/errors": { "no such host": "unknown-host", data: "data-urls" },
+    "worker/redirects": { "other scheme": "redirect-scheme" },
+    "worker/streaming": { "failing upload": "failing-upload" },
+    "worker/bodies_read_twice": { "json of text": "engine-texts" },
+  },
   rpc: {
     "worker/results": { globalThis: "type-names" },
     "worker/results_that_are_platform_objects": by_value,

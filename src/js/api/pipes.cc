@@ -131,7 +131,7 @@ void pipe_read(Args args) {
       return;
     case Pipe::Read::State::kError:
       host.take_reader(id);
-      throw_error(isolate, r.error.name, r.error.message);
+      isolate->ThrowException(host.make_error(r.error.name, r.error.message, r.error.flags));
       return;
     case Pipe::Read::State::kPending:
       host.begin_call(call);

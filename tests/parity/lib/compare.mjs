@@ -8,6 +8,7 @@ import { startCelld } from "../../e2e/lib/celld.mjs";
 import { startWorkerd } from "../../e2e/lib/workerd.mjs";
 
 const ANSWER_MS_MAX = 45_000;
+const NO_ANSWER = "no answer in time";
 const folder = fileURLToPath(new URL("..", import.meta.url));
 
 // Headers that say how a message travels rather than what it says.
@@ -18,7 +19,7 @@ export function ask(base, { method = "GET", path, headers = {}, body }) {
   const { port, hostname } = new URL(base);
   return new Promise((resolve, reject) => {
     const request = http_request({ port, hostname, method, path, headers: { host: "parity.test", ...headers } });
-    const timer = setTimeout(() => request.destroy(new Error("no answer in time")), ANSWER_MS_MAX);
+    const timer = setTimeout(() => request.destroy(new Error(NO_ANSWER)), ANSWER_MS_MAX);
     const end = (settle, value) => {
       clearTimeout(timer);
       settle(value);
@@ -110,6 +111,7 @@ function as_lines({ body = "", headers = {}, ...rest }) {
 // "" when both answers say the same except for the lines that `known` lists, all of which must differ.
 export function compare(workerd, celld, known) {
   const labels = Object.keys(known);
+  if (workerd.failed === NO_ANSWER) return "workerd did not answer: no case to compare with";
   if (celld.failed !== workerd.failed) return `workerd  ${JSON.stringify(workerd).slice(0, LINE_CHARS_MAX)}\ncelld    ${JSON.stringify(celld).slice(0, LINE_CHARS_MAX)}`;
   // celld dev says what went wrong.
   if (workerd.status?.startsWith("500") && celld.status?.startsWith("500") && workerd.body === "Internal Server Error") return "";

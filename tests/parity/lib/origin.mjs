@@ -123,7 +123,7 @@ export async function start_origin() {
       response.end("no such route");
       return;
     }
-    Promise.resolve(route(request, response, rest, url)).catch(() => response.destroy());
+    (async () => route(request, response, rest, url))().catch(() => response.destroy());
   });
   await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
   return {
