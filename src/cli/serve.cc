@@ -1,7 +1,9 @@
 #include "cli/serve.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/signal_set.hpp>
 #include <chrono>
 #include <csignal>
@@ -26,6 +28,28 @@ std::string_view level_name(js::LogLevel level) {
     case js::LogLevel::kError: return "error";
     default: return "info";
   }
+}
+
+// Raises the limit of open files as far as it goes, and answers it.
+size_t raise_file_limit() {
+  constexpr rlim_t kEnough = 1 << 20;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  rlim_t wanted = std::min(limit.rlim_max, kEnough);
+  if (limit.rlim_cur < wanted) {
+    rlimit raised{wanted, limit.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  }
+  return static_cast<size_t>(std::min(limit.rlim_cur, kEnough));
+}
+
+// Half of the files are for the bucket and for databases, so that clients, however many they are,
+// cannot make the lease run out.
+ServeOptions within_file_limit(ServeOptions options) {
+  size_t connections = raise_file_limit() / 2 / std::max<size_t>(options.node.front_loops, 1);
+  size_t& most = options.node.loop.http.connections_max;
+  most = std::clamp<size_t>(connections, 1, most);
+  return options;
 }
 
 }  // namespace
@@ -55,7 +79,7 @@ LogSink stderr_log() {
 }
 
 Serve::Serve(ServeOptions options, LogSink log)
-    : options_(std::move(options)), log_(std::move(log)), world_(io_) {}
+    : options_(within_file_limit(std::move(options))), log_(std::move(log)), world_(io_) {}
 
 Serve::~Serve() = default;
 

@@ -1,11 +1,13 @@
 // Bad input of any kind gets a clear error that names what and where, and loses nothing.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { spawn } from "node:child_process";
 import { request } from "node:http";
+import { connect } from "node:net";
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Bucket } from "./lib/bucket.mjs";
-import { SANITIZER_MB, deploy, freePort, hasCommand, runCelld, scratch, startCelld, startNode, until } from "./lib/celld.mjs";
+import { SANITIZER_MB, binary, deploy, freePort, hasCommand, runCelld, scratch, startCelld, startNode, until } from "./lib/celld.mjs";
 import { Client, exchangeRaw } from "./lib/client.mjs";
 import { ledgerProject } from "./lib/ledger.mjs";
 import { makeProject, objectProject } from "./lib/projects.mjs";
@@ -315,6 +317,31 @@ describe("requests", { skip }, () => {
       assert.match(received, answer, `${name}: ${received.slice(0, 200)}`);
     }
     await fine(host);
+  });
+
+  test("more_idle_connections_than_files_do_not_cost_the_lease", async (t) => {
+    const folder = makeProject(join(scratch(), "project"), bodies);
+    const port = await freePort();
+    const args = ["dev", folder, "--port", String(port), "--data", join(scratch(), "data"), "--no-watch"];
+    const run = spawn("sh", ["-c", `ulimit -n 300 && exec "$0" "$@"`, binary, ...args], {
+      stdio: ["ignore", "ignore", "pipe"],
+      env: { ...process.env, CELLD_TTL_MS: "3000", CELLD_LOOPS: "1" },
+    });
+    t.after(() => run.kill("SIGKILL"));
+    let stderr = "";
+    run.stderr.setEncoding("utf8").on("data", (text) => (stderr += text));
+    const fine = () => fetch(`http://127.0.0.1:${port}/`).then((r) => r.text(), () => "");
+    await until(() => `ready: ${stderr}`, async () => (await fine()) === "fine");
+    const sockets = Array.from({ length: 600 }, () => connect(port, "127.0.0.1").on("error", () => {}));
+    t.after(() => sockets.forEach((socket) => socket.destroy()));
+    // Twice the life of the lease: it is renewed all the while.
+    for (const started = Date.now(); Date.now() - started < 6000; ) {
+      assert.equal(run.exitCode, null, stderr);
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    sockets.forEach((socket) => socket.destroy());
+    await until(() => `answers again: ${stderr}`, async () => (await fine()) === "fine");
+    assert.doesNotMatch(stderr, /SELF-FENCE/);
   });
 
   test("a_body_of_1_GB_streams_through_in_bounded_memory", async (t) => {
