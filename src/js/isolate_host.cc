@@ -179,8 +179,8 @@ Result<void> IsolateHost::load() {
   frame_template_.Reset(isolate_, frame);
 
   advance_javascript_clock();
-  seat_->begin(limits_.cpu_per_event);
   Result<void> result = run_prelude();
+  seat_->begin(limits_.cpu_per_event);  // the Worker pays for its own start-up only
   if (result) result = load_modules();
   isolate_->PerformMicrotaskCheckpoint();
   seat_->end();

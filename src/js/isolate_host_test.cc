@@ -231,7 +231,9 @@ TEST_F(Host, a_section_that_ended_leaves_no_timer_behind) {
 TEST_F(Host, a_section_ends_when_its_callback_throws_at_once) {
   load(R"(export class C extends DurableObject {
     async fetch(r) {
-      try { await this.ctx.storage.transaction(() => { throw new Error('no'); }); } catch (e) { console.log(e.message); }
+      try {
+        await this.ctx.storage.transaction(() => { throw new Error('no'); });
+      } catch (e) { console.log(e.message); }
       return new Response('ok');
     }
   }
