@@ -12,6 +12,9 @@ namespace {
 // How long an activation may take before its callers are told; it goes on meanwhile.
 constexpr Duration kActivationDeadline = std::chrono::seconds(30);
 
+// Of one message: an error's text or a console line can be as large as the heap.
+constexpr size_t kLogTextMax = 64 << 10;
+
 }  // namespace
 
 NodeId draw_node_id(World& world) {
@@ -226,6 +229,15 @@ void Node::release(CellId cell, std::move_only_function<void(Result<void>)> done
 
 const std::atomic<int64_t>& Node::authority_until_ns() const { return core_->authority_until_ns(); }
 
-void Node::log(js::LogLevel level, std::string text) { log_(level, text); }
+void Node::log(js::LogLevel level, std::string text) {
+  if (text.size() > kLogTextMax) {
+    std::string left_out = " ... (" + std::to_string(text.size() - kLogTextMax) + " bytes more)";
+    size_t end = kLogTextMax;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // whole characters
+    text.resize(end);
+    text += left_out;
+  }
+  log_(level, text);
+}
 
 }  // namespace celld

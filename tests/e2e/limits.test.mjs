@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { SANITIZER_MB, hasCommand, scratch, startCelld } from "./lib/celld.mjs";
+import { SANITIZER_MB, hasCommand, scratch, startCelld, until } from "./lib/celld.mjs";
 import { Client, forEachParallel } from "./lib/client.mjs";
 import { makeProject, objectProject } from "./lib/projects.mjs";
 
@@ -236,6 +236,13 @@ describe("memory limit", { skip }, () => {
     await othersGoOn();
     t.diagnostic(`at most ${Math.round(most)} MB after an event`);
     assert.ok(most < 1500 + SANITIZER_MB, `${most} MB`);
+  });
+
+  test("an_error_of_50_MB_is_cut_in_the_log", async (t) => {
+    const { host, run } = await start(t, { huge: `throw new Error("y".repeat(5e7))` });
+    assert.equal((await run("o", "huge")).status, 500);
+    await until("the log says how much was left out", () => /y{1000}.* \.\.\. \(\d+ bytes more\)/.test(host.stderr));
+    assert.ok(host.stderr.length < 200_000, `${host.stderr.length}`);
   });
 
   test("code_that_does_not_load_a_second_time_fails_its_requests_and_is_tried_again", async (t) => {
