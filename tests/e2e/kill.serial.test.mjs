@@ -12,7 +12,7 @@ import { startS3 } from "./lib/s3.mjs";
 const skip = hasCommand("deploy") ? false : "celld deploy does not exist yet";
 const OBJECTS = 200;
 const CONNECTIONS = 32;
-const TTL_SHORT_MS = 1500;
+const TTL_SHORT_MS = 1200;
 
 async function killRounds(t, { bucket, env, rounds, acks, wipe, measure = false }) {
   const folder = scratch();

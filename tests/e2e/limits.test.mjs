@@ -98,7 +98,7 @@ describe("CPU limit", { skip }, () => {
     const shapes = readFileSync(new URL("./fixtures/endless_loops.txt", import.meta.url), "utf8").trim().split("\n");
     // Sloppy mode's implicit globals do not exist in modules.
     const list = Object.fromEntries(shapes.map((code, i) => [`shape ${i + 1}`, code.replace("structuredCloneX=1", "globalThis.x=1")]));
-    const { host, run, othersGoOn } = await start(t, list, { CELLD_CPU_LIMIT_MS: "250" });
+    const { host, run, othersGoOn } = await start(t, list, { CELLD_CPU_LIMIT_MS: "120" });
     const odd = [];
     await forEachParallel(shapes.length, 4, async (i) => {
       const { status, took, body } = await run(`o${i}`, `shape ${i + 1}`);

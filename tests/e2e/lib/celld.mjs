@@ -102,11 +102,12 @@ async function waitUntilReady(run, url) {
 }
 
 // A host that can be killed and started again with the same arguments:
-// { url, run, stderr, start({env}), kill(signal), restart(signal), stop() }.
+// { url, run, child, stderr, start({args, env}), kill(signal), restart(signal), stop() }.
 async function startHost(args, port, { env = {}, cwd } = {}) {
   const host = { url: `http://127.0.0.1:${port}`, port, run: null };
   let earlier = "";
   Object.defineProperty(host, "stderr", { get: () => earlier + (host.run?.stderr ?? "") });
+  Object.defineProperty(host, "child", { get: () => host.run?.child });
   host.start = async (changed = {}) => {
     if (host.run) earlier += host.run.stderr;
     host.run = spawnCelld(changed.args ?? args, { env: { ...env, ...changed.env }, cwd });
