@@ -5,11 +5,14 @@ export const config = {
   delete_all_deletes_alarm: false,
   // Errors keep their own properties on their way between objects: from 2026-04-21, or by flag.
   enhanced_errors: false,
+  // Stubs have methods besides fetch(): from 2024-04-03, or by flag.
+  rpc: true,
 };
 
 export function configure(spec: EnvSpec): void {
   config.delete_all_deletes_alarm = has_flag(
     spec, "delete_all_deletes_alarm", "delete_all_preserves_alarm", "2026-02-24");
+  config.rpc = has_flag(spec, "rpc", "no_rpc", "2024-04-03");
   config.enhanced_errors = has_flag(
     spec, "enhanced_error_serialization", "legacy_error_serialization", "2026-04-21");
 }

@@ -4,6 +4,7 @@ import { Call, forget_call, start_call } from "./calls";
 import { refuse_over_rpc, refuse_to_clone } from "./clone_check";
 import { deserialize_from_rpc, serialize_for_rpc } from "./error_wire";
 import { ResponseCall, check_scheme, fetch_request, wire_url } from "./fetch";
+import { config } from "./config";
 import { block_has } from "./headers";
 import { native } from "./host";
 import {
@@ -312,11 +313,11 @@ class DurableObject {
 Object.setPrototypeOf(DurableObject.prototype, new Proxy(Object.prototype, {
   get(target, key, receiver) {
     if (typeof key === "symbol" || key in target) return Reflect.get(target, key, receiver);
-    if (key === "then") return undefined;
+    if (key === "then" || !config.rpc) return undefined;
     return stub_member(receiver, key);
   },
   has(target, key) {
-    return typeof key === "string" ? key !== "then" : key in target;
+    return typeof key === "string" ? key in target || (key !== "then" && config.rpc) : key in target;
   },
 }));
 Object.defineProperty(DurableObject.prototype, dispose, { value: noop, configurable: true, writable: true });

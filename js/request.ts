@@ -137,8 +137,17 @@ export class Request extends BodyHolder {
   // Takes over the fields of an initializer; returns its body, undefined when it has none.
   #apply(init: RequestInit): unknown {
     if (init instanceof Request) {
+      const url = this.#url;
       this.#copy(init);
-      return has_body(init) ? init.body : undefined;
+      this.#url = url;
+      if (!has_body(init)) return undefined;
+      if (body_is_used(init)) {
+        throw new TypeError(
+          "This ReadableStream is disturbed (has already been read from), and cannot be used as a body.");
+      }
+      this.#allow_body();
+      move_body(init, this);
+      return null;
     }
     if (init.method !== undefined) {
       const given = String(init.method);

@@ -277,7 +277,7 @@ async function pump(reader: base.ReadableStreamDefaultReader<any>, pipe: PipeId)
         native.pipeClose(pipe);
         return;
       }
-      const bytes = view_bytes(value);
+      const bytes = typeof value === "string" ? utf8_bytes(value) : view_bytes(value);
       if (bytes === undefined) throw new TypeError("This ReadableStream did not return bytes.");
       if (bytes.length === 0) continue;
       const call = new ValueCall();

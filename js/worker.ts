@@ -130,7 +130,7 @@ function call_handler(io: Io, name: string, handler: string, argument: unknown):
   const instance = new constructor_(context, env);
   const fn = instance[handler];
   if (typeof fn !== "function") throw no_handler(handler);
-  return fn.call(instance, argument);
+  return fn.call(instance, argument, env, context);
 }
 
 function no_handler(name: string): Error {

@@ -167,6 +167,9 @@ Result<void> IsolateHost::load() {
   isolate_->AddGCEpilogueCallback(after_gc, this, v8::kGCTypeMarkSweepCompact);
   isolate_->AddNearHeapLimitCallback(near_heap_limit, this);
   isolate_->SetAllowAtomicsWait(false);
+  // Like Workers: WebAssembly comes as a module of the deployment, not from bytes.
+  isolate_->SetAllowWasmCodeGenerationCallback(
+      [](v8::Local<v8::Context>, v8::Local<v8::String>) { return false; });
   seat_ = std::make_unique<Watchdog::Seat>(isolate_);
 
   v8::Isolate::Scope isolate_scope(isolate_);

@@ -253,6 +253,7 @@ class IsolateHost final : public NativeHost {
   void begin_turn();
   void drain_turn();
   void finish_turn(uint32_t io);
+  void end_hung_events();
   bool terminated() const;
   bool handle_termination(uint32_t io);
   void condemn();

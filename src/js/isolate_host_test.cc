@@ -377,7 +377,7 @@ TEST_F(Host, an_answer_of_the_turn_that_broke_the_memory_limit_is_not_given) {
       return new Response('written');
     }
   }
-  export default { fetch() { return new Promise(() => {}); } };)",
+  export default { fetch() { return scheduler.wait(1e9); } };)",
        small_heap());
   auto stateless = fetch("/");
   auto quiet = fetch(cell("b"), "/quiet");
@@ -587,7 +587,7 @@ TEST_F(Host, a_client_that_is_gone_ends_its_request) {
 
 TEST_F(Host, what_a_request_left_running_ends_after_a_while) {
   load(R"(export default { fetch(r, env, ctx) {
-    ctx.waitUntil(new Promise(() => {}));
+    ctx.waitUntil(scheduler.wait(1e9));
     if (r.url.endsWith('/stream')) {
       const t = new TransformStream();
       globalThis.w = t.writable.getWriter();
@@ -604,6 +604,22 @@ TEST_F(Host, what_a_request_left_running_ends_after_a_while) {
   host_->sweep();
   EXPECT_EQ(host_->active_events(), 1u) << "a stream that is read goes on";
   EXPECT_NE(logged().find("waitUntil"), std::string::npos);
+}
+
+TEST_F(Host, a_request_that_waits_for_nothing_ends) {
+  load(R"(
+  export default { fetch(r, env, ctx) {
+    if (r.url.endsWith('/never')) return new Promise(() => {});
+    if (r.url.endsWith('/stream')) {
+      return new Response(new ReadableStream({ pull() { return new Promise(() => {}); } }));
+    }
+    ctx.waitUntil(new Promise(() => {}));
+    return new Response('ok');
+  } };)");
+  EXPECT_NE(fetch("/never")->error.find("hung"), std::string::npos);
+  EXPECT_EQ(fetch("/")->body, "ok");
+  fetch("/stream");
+  EXPECT_EQ(host_->active_events(), 0u);
 }
 
 TEST_F(Host, code_of_a_request_that_has_ended_starts_nothing) {

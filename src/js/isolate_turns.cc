@@ -130,6 +130,23 @@ void IsolateHost::finish_turn(uint32_t io) {
     }
   }
   if (condemned_now) services_.isolate_condemned(*this);
+  if (calls_.empty() && timers_.empty()) end_hung_events();
+}
+
+// Nothing is under way that could run JavaScript again, except a new event; and on Workers one event
+// does not wait for another. What a stateless event waits for will never come.
+void IsolateHost::end_hung_events() {
+  if (condemned_ || in_turn_) return;
+  std::vector<uint32_t> hung;
+  for (auto& [io, e] : events_) {
+    if (!e->cell) hung.push_back(io);
+  }
+  for (uint32_t io : hung) {
+    fail_event_now(io, JsError{"Error",
+                               "The Workers runtime canceled this request because it detected that "
+                               "your Worker's code had hung and would never generate a response.",
+                               {}, 0});
+  }
 }
 
 // True when that was the end of the isolate.

@@ -135,7 +135,10 @@ std::string_view default_reason(int status) {
     case 507:
       return "Insufficient Storage";
     default:
-      return "";
+      return status < 300   ? "Successful"
+             : status < 400 ? "Redirection"
+             : status < 500 ? "Client Error"
+                            : "Server Error";
   }
 }
 

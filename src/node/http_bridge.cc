@@ -1,5 +1,6 @@
 #include "node/http_bridge.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace celld {
@@ -37,32 +38,57 @@ js::PipeReader stream_request_body(World& world, std::shared_ptr<HttpExchange> e
   return std::move(reader);
 }
 
-void stream_response_body(World& world, std::shared_ptr<HttpExchange> exchange,
-                          js::PipeReader body) {
+void stream_response_body(World& world, std::shared_ptr<HttpExchange> exchange, js::PipeReader body,
+                          std::shared_ptr<ContentEncoder> encoder) {
   js::Pipe::Read r = body->read();
   switch (r.state) {
-    case js::Pipe::Read::State::kEnd: exchange->finish(); return;
+    case js::Pipe::Read::State::kEnd: {
+      if (!encoder) {
+        exchange->finish();
+        return;
+      }
+      HttpExchange& e = *exchange;
+      e.write_body(Blob(encoder->finish()), [exchange = std::move(exchange)](Result<void> written) {
+        if (written) exchange->finish();
+      });
+      return;
+    }
     case js::Pipe::Read::State::kError: exchange->abort(); return;
     case js::Pipe::Read::State::kPending: {
       auto pipe = body.pipe();
-      pipe->on_readable([&world, exchange = std::move(exchange), body = std::move(body)]() mutable {
-        world.post_from_any_thread(
-            [&world, exchange = std::move(exchange), body = std::move(body)]() mutable {
-              stream_response_body(world, std::move(exchange), std::move(body));
-            });
+      pipe->on_readable([&world, exchange = std::move(exchange), body = std::move(body),
+                         encoder = std::move(encoder)]() mutable {
+        world.post_from_any_thread([&world, exchange = std::move(exchange), body = std::move(body),
+                                    encoder = std::move(encoder)]() mutable {
+          stream_response_body(world, std::move(exchange), std::move(body), std::move(encoder));
+        });
       });
       return;
     }
     case js::Pipe::Read::State::kData: {
       HttpExchange& e = *exchange;
-      e.write_body(std::move(r.data), [&world, exchange = std::move(exchange),
-                                       body = std::move(body)](Result<void> written) mutable {
+      Blob data = encoder ? Blob(encoder->encode(r.data.view())) : std::move(r.data);
+      e.write_body(std::move(data), [&world, exchange = std::move(exchange), body = std::move(body),
+                                     encoder = std::move(encoder)](Result<void> written) mutable {
         if (!written) return;  // the client has gone, and so is the reader now
-        stream_response_body(world, std::move(exchange), std::move(body));
+        stream_response_body(world, std::move(exchange), std::move(body), std::move(encoder));
       });
       return;
     }
   }
+}
+
+std::string_view header_value(std::string_view block, std::string_view name) {
+  while (!block.empty()) {
+    size_t name_end = block.find('\n');
+    if (name_end == block.npos) break;
+    size_t value_end = std::min(block.find('\n', name_end + 1), block.size());
+    if (block.substr(0, name_end) == name) {
+      return block.substr(name_end + 1, value_end - name_end - 1);
+    }
+    block.remove_prefix(std::min(block.size(), value_end + 1));
+  }
+  return {};
 }
 
 std::string request_url(const RequestHead& head) {

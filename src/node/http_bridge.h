@@ -3,9 +3,11 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "js/messages.h"
 #include "js/pipe.h"
+#include "net/content_encoder.h"
 #include "net/http_server.h"
 #include "world/world.h"
 
@@ -17,9 +19,13 @@ inline constexpr uint64_t kWholeBodyBytesMax = 16 << 10;
 // Moves the body of a request into a pipe, at the pace of its reader. Loop thread.
 js::PipeReader stream_request_body(World& world, std::shared_ptr<HttpExchange> exchange);
 
-// Moves a pipe into a started response and ends it. Loop thread.
-void stream_response_body(World& world, std::shared_ptr<HttpExchange> exchange,
-                          js::PipeReader body);
+// Moves a pipe into a started response and ends it. `encoder`: what codes the body; null: it goes
+// as it is. Loop thread.
+void stream_response_body(World& world, std::shared_ptr<HttpExchange> exchange, js::PipeReader body,
+                          std::shared_ptr<ContentEncoder> encoder = nullptr);
+
+// The value of the first header of this name (lower case) in a header block; "" when there is none.
+std::string_view header_value(std::string_view block, std::string_view name);
 
 // "http://host/target" of a request.
 std::string request_url(const RequestHead& head);

@@ -40,7 +40,11 @@ void Loop::serve(std::shared_ptr<HttpExchange> exchange) {
     exchange->respond(503, "", kTextHeaders, Blob("no deployment yet\n"));
     return;
   }
-  if (!head.has_body) return dispatch(std::move(exchange), std::monostate{});
+  if (!head.has_body) {
+    // An announced length of 0 is a body too.
+    if (head.content_length) return dispatch(std::move(exchange), Blob());
+    return dispatch(std::move(exchange), std::monostate{});
+  }
   if (head.content_length && *head.content_length <= kWholeBodyBytesMax) {
     return read_whole(std::move(exchange), std::make_shared<std::string>(),
                       [this](std::shared_ptr<HttpExchange> e, Blob body) {
@@ -74,6 +78,25 @@ void Loop::answer(std::shared_ptr<HttpExchange> exchange,
                   js::Outcome<js::HttpResponseMessage> outcome) {
   if (!outcome) return answer_error(*exchange, outcome.error());
   js::HttpResponseMessage& m = *outcome;
+  if (m.status < 200 || m.status > 999) {
+    js::JsError error;
+    error.message = "The response of the Worker is an error response (Response.error()).";
+    return answer_error(*exchange, error);
+  }
+  // Bodies are plain on their way through Workers; a Content-Encoding is applied here.
+  std::shared_ptr<ContentEncoder> encoder = ContentEncoder::make(header_value(m.headers, "content-encoding"));
+  if (encoder) {
+    if (auto* blob = std::get_if<Blob>(&m.body)) {
+      auto [writer, reader] = js::make_pipe();
+      writer->write(std::move(*blob));
+      writer->close();
+      m.body = std::move(reader);
+    }
+    if (auto* pipe = std::get_if<js::PipeReader>(&m.body)) {
+      exchange->start_response(m.status, m.status_text, m.headers, std::nullopt);
+      return stream_response_body(world_, std::move(exchange), std::move(*pipe), std::move(encoder));
+    }
+  }
   if (auto* pipe = std::get_if<js::PipeReader>(&m.body)) {
     exchange->start_response(m.status, m.status_text, m.headers, (*pipe)->length());
     stream_response_body(world_, std::move(exchange), std::move(*pipe));

@@ -3,6 +3,10 @@
 const by_value = Object.fromEntries(["response", "request", "headers", "stream"].map((name) => [name, "rpc-by-reference"]));
 
 export const differences = {
+  entrypoint: {
+    object: { "super without arguments": "constructor-arguments" },
+    module: { env: "one-env", exports: "module-exports", names: "module-exports" },
+  },
   errors: {
     "worker/rpc_that_returns_errors": { fn: "rpc-by-reference" },
     "worker/a_constructor_that_throws": { fetch: "constructor-remote" },
@@ -19,6 +23,22 @@ export const differences = {
     "worker/names": { "loose equality": "cached-ids" },
     "worker/foreign_ids": { get: "foreign-ids" },
     "A/its_context": { keys: "keys-of-ctx" },
+  },
+  http: {
+    "worker/encoded": { "*": "encode-body" },
+    "worker/gzip": { "*": "compressed-bytes" },
+    "object echo HEAD": { "(header) content-length": "length-of-HEAD" },
+    ...Object.fromEntries(["text", "chunked", "empty", "big"].map(
+      (kind) => [`/worker/object_response_copied?to=echo ${kind}`, { cf: "cf-of-calls" }])),
+  },
+  lifecycle: {
+    "worker/the_clock_stands_still": { same: "clock" },
+    "Life/the_clock_stands_still": { same: "clock" },
+    "worker/timers": { types: "node-globals", string: "node-globals", nothing: "node-globals", immediate: "node-globals" },
+    "worker/code_from_strings": { timer: "node-globals" },
+    "worker/globals": Object.fromEntries([
+      ...["global", "process", "Buffer", "setImmediate"].map((name) => [name, "node-globals"]), ["Float16Array", "engine"]]),
+    "worker/texts_of_the_engine": { repeat: "engine-texts", json: "engine-texts" },
   },
   outbound: {
     "worker/request_headers": { twice: "cookies" },
