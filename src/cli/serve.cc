@@ -137,12 +137,13 @@ Task<void> Serve::start(std::function<Task<Result<void>>(Serve&)> ready) {
   });
   Result<void> joined = co_await node_->join(*data_, *lease_);
   if (!joined) co_return fail_with(joined.error());
+  joined_ = true;
   Result<void> is_ready = co_await ready(*this);
   if (!is_ready) co_return fail_with(is_ready.error());
 }
 
 Task<void> Serve::stop() {
-  if (!node_) co_return finish(kExitOk);
+  if (!joined_) co_return finish(kExitOk);  // nothing has been served
   Result<void> left = co_await node_->leave();
   if (left) {
     log_(js::LogLevel::kInfo, "stopped: every cell is durable and released");
@@ -156,7 +157,7 @@ Task<void> Serve::stop() {
 void Serve::finish(int code) {
   exit_code_ = code;
   stopping_ = true;
-  if (node_) node_->stop_loops();
+  if (node_ && !node_->stuck()) node_->stop_loops();
   std::fflush(stdout);
   std::fflush(stderr);
   // Tasks that still wait (timers, the lease) hold references into this; the process ends here.

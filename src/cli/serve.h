@@ -70,6 +70,7 @@ class Serve {
   std::vector<Var> local_vars_;
   bool local_vars_changed_ = false;
   int exit_code_ = kExitOk;
+  bool joined_ = false;  // the node is a member of the fleet
   bool stopping_ = false;
 };
 

@@ -188,10 +188,14 @@ TEST_F(Host, calls_of_an_outer_section_go_on_when_the_inner_one_ends) {
   cell().proven_at_once = true;
   auto answer = fetch(cell(), "/");
   ASSERT_EQ(fetched_.size(), 2u);
-  for (Fetched& f : fetched_) f.reply(HttpResponseMessage{200, "", "", {}});
+  fetched_[0].reply(HttpResponseMessage{200, "", "", {}});
   settle();
   EXPECT_EQ(logged(), "");
-  world_.run_for(seconds(1));
+  world_.run_for(milliseconds(20));
+  EXPECT_EQ(logged(), "outer\n");
+  // Its own section has ended, but the outer one waits for it.
+  fetched_[1].reply(HttpResponseMessage{200, "", "", {}});
+  settle();
   EXPECT_EQ(logged(), "outer\ninner\n");
   EXPECT_EQ(answer->body, "ok") << answer->error;
   EXPECT_FALSE(cell().cell.in_section());

@@ -135,7 +135,7 @@ v8::MaybeLocal<v8::Module> IsolateHost::compile_module(const CodeModule& m) {
     }
   }
   v8::Local<v8::Object> exports = v8::Object::New(isolate_);
-  exports->Set(context, to_v8(isolate_, "default"), value).Check();
+  exports->CreateDataProperty(context, to_v8(isolate_, "default"), value).Check();
   return add_synthetic(m.name, exports);
 }
 
@@ -183,7 +183,7 @@ Result<void> IsolateHost::install_worker(v8::Local<v8::Value> module_namespace) 
   v8::Local<v8::Context> context = context_.Get(isolate_);
   v8::Local<v8::Object> spec = v8::Object::New(isolate_);
   auto set = [&](v8::Local<v8::Object> object, const char* key, v8::Local<v8::Value> value) {
-    object->Set(context, to_v8(isolate_, key), value).Check();
+    object->CreateDataProperty(context, to_v8(isolate_, key), value).Check();
   };
   v8::Local<v8::Value> vars;
   std::string_view vars_json = code_->vars_json;
@@ -199,13 +199,13 @@ Result<void> IsolateHost::install_worker(v8::Local<v8::Value> module_namespace) 
     set(entry, "binding", to_v8(isolate_, ns.binding));
     set(entry, "className", to_v8(isolate_, ns.class_name));
     set(entry, "sql", v8::Boolean::New(isolate_, ns.sql));
-    namespaces->Set(context, i, entry).Check();
+    namespaces->CreateDataProperty(context, i, entry).Check();
   }
   set(spec, "namespaces", namespaces);
   set(spec, "compatibilityDate", to_v8(isolate_, code_->compatibility_date));
   v8::Local<v8::Array> flags = v8::Array::New(isolate_);
   for (uint32_t i = 0; i < code_->compatibility_flags.size(); ++i) {
-    flags->Set(context, i, to_v8(isolate_, code_->compatibility_flags[i])).Check();
+    flags->CreateDataProperty(context, i, to_v8(isolate_, code_->compatibility_flags[i])).Check();
   }
   set(spec, "compatibilityFlags", flags);
 

@@ -61,6 +61,8 @@ void Connection::close(bool reset) {
     write_done_ = nullptr;
   }
   notify_disconnect();
+  if (exchange_) exchange_->gone_ = true;
+  for (auto& gone : std::exchange(gone_, {})) asio::post(core_.io, std::move(gone));
   detach_exchange();
   core_.remove(this);
 }
@@ -68,6 +70,7 @@ void Connection::close(bool reset) {
 bool Connection::has_timed_out(int64_t now) {
   if (deadline_ms_ != 0 && now >= deadline_ms_) return true;
   if (write_deadline_ms_ != 0 && now >= write_deadline_ms_) return true;
+  if (half_closed_deadline_ms_ != 0 && now >= half_closed_deadline_ms_) return true;
   // With the read-ahead full nothing watches the socket: tick() looks.
   return state_ == State::kBusy && !read_armed_ && !end_of_input_ && !disconnect_told_;
 }
@@ -75,6 +78,7 @@ bool Connection::has_timed_out(int64_t now) {
 void Connection::tick(int64_t now) {
   if (state_ == State::kClosed) return;
   if (write_deadline_ms_ != 0 && now >= write_deadline_ms_) return close(true);
+  if (half_closed_deadline_ms_ != 0 && now >= half_closed_deadline_ms_) return close(true);
   if (deadline_ms_ != 0 && now >= deadline_ms_) {
     deadline_ms_ = 0;
     switch (state_) {
@@ -292,6 +296,7 @@ void Connection::begin_exchange() {
   ++requests_;
   state_ = State::kBusy;
   deadline_ms_ = 0;
+  half_closed_deadline_ms_ = end_of_input_ ? half_closed_deadline() : 0;
   response_ = Response::kNone;
   keep_alive_ = next_head_.keep_alive;
   head_request_ = next_head_.method == "HEAD";
@@ -309,6 +314,10 @@ void Connection::begin_exchange() {
       std::make_shared<HttpExchange>(core_owner_, shared_from_this(), std::move(next_head_));
   exchange_ = exchange.get();
   core_.handler(std::move(exchange));
+}
+
+int64_t Connection::half_closed_deadline() const {
+  return ServerCore::now_ms() + core_.limits.half_closed_timeout.count();
 }
 
 void Connection::await_next_request() {
@@ -415,6 +424,7 @@ void Connection::notify_disconnect() {
   if (!exchange_ || disconnect_told_) return;
   disconnect_told_ = true;
   exchange_->client_left_ = true;
+  if (half_closed_deadline_ms_ == 0) half_closed_deadline_ms_ = half_closed_deadline();
   if (disconnected_) asio::post(core_.io, std::exchange(disconnected_, nullptr));
 }
 
@@ -423,8 +433,14 @@ void Connection::on_disconnect(std::move_only_function<void()> callback) {
   if (disconnect_told_) asio::post(core_.io, std::exchange(disconnected_, nullptr));
 }
 
+void Connection::on_gone(std::move_only_function<void()> callback) {
+  gone_.push_back(std::move(callback));
+}
+
 void Connection::detach_exchange() {
   disconnected_ = nullptr;
+  gone_.clear();
+  half_closed_deadline_ms_ = 0;
   if (read_done_) {
     const char* why = state_ == State::kClosed ? kClientLeft : kBodyAfterResponse;
     asio::post(core_.io, [done = std::exchange(read_done_, nullptr), why]() mutable {
@@ -444,6 +460,7 @@ void Connection::exchange_dropped() {
 
 void Connection::abort() {
   disconnected_ = nullptr;
+  gone_.clear();
   // What was sent shall arrive; a reset would take it back. Only a body that ends with the
   // connection could then be taken for a whole one.
   close(response_framing_ != Framing::kLength && response_framing_ != Framing::kChunked);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "net/http_parser.h"
 #include "net/http_server.h"
@@ -75,6 +76,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void finish();
   void abort();
   void on_disconnect(std::move_only_function<void()> callback);
+  void on_gone(std::move_only_function<void()> callback);
   void take_over(std::move_only_function<void(Result<TakenSocket>)> done);
   void exchange_dropped();
 
@@ -106,6 +108,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string_view input() const { return std::string_view(in_).substr(in_used_); }
   void use_input(size_t bytes);
   void await_next_request();
+  int64_t half_closed_deadline() const;
 
   // Output.
   void append_head(std::string& out, int status, std::string_view reason, std::string_view block,
@@ -137,6 +140,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   int64_t deadline_ms_ = 0;  // of the present state, 0 = none
   int64_t linger_end_ms_ = 0;
   int64_t write_deadline_ms_ = 0;  // of the output, 0 = none
+  int64_t half_closed_deadline_ms_ = 0;  // of the response to a client that sends no more, 0 = none
 
   std::string in_;  // received and not yet used, from in_used_ on
   size_t in_used_ = 0;
@@ -162,6 +166,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::move_only_function<void(Result<Blob>)> read_done_;
   std::move_only_function<void(Result<void>)> write_done_;
   std::move_only_function<void()> disconnected_;
+  std::vector<std::move_only_function<void()>> gone_;
   std::move_only_function<void(Result<TakenSocket>)> taken_;
 
   bool body_done() const;

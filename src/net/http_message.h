@@ -49,6 +49,9 @@ struct HttpLimits {
   std::chrono::milliseconds body_timeout{60'000};    // no byte of a body that is waited for; 408
   std::chrono::milliseconds write_timeout{120'000};  // no byte of a response taken by the client
   std::chrono::milliseconds linger_timeout{2'000};   // no byte of what is dropped; at most 10 times
+  // A client that has closed its sending side mostly is gone, which shows only when something is
+  // sent to it. So long it is waited for the next byte of a response.
+  std::chrono::milliseconds half_closed_timeout{30'000};
 };
 
 }  // namespace celld

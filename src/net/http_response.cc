@@ -261,6 +261,7 @@ void Connection::flush() {
     }
     out_sent_ += static_cast<size_t>(n);
     write_deadline_ms_ = 0;
+    if (half_closed_deadline_ms_ != 0) half_closed_deadline_ms_ = half_closed_deadline();
   }
   out_sent_ = 0;
   out_body_ = Blob();

@@ -137,6 +137,11 @@ void HttpExchange::on_disconnect(std::move_only_function<void()> callback) {
   if (client_left_) asio::post(core_->io, std::move(callback));
 }
 
+void HttpExchange::on_gone(std::move_only_function<void()> callback) {
+  if (auto c = connection_) return c->on_gone(std::move(callback));
+  if (gone_) asio::post(core_->io, std::move(callback));
+}
+
 void HttpExchange::take_over(std::move_only_function<void(Result<TakenSocket>)> done) {
   if (auto c = connection_) return c->take_over(std::move(done));
   asio::post(core_->io,

@@ -76,6 +76,9 @@ class HttpExchange {
   // Runs once if the client closes its side or the connection breaks before the response has
   // ended. A client that only closed its sending side can still read the response.
   void on_disconnect(std::move_only_function<void()> callback);
+  // Runs once if the connection has ended before the response: nobody can read it any more. Each
+  // call adds a callback.
+  void on_gone(std::move_only_function<void()> callback);
 
   // Takes the socket away, before any response has started and with no body left to read.
   void take_over(std::move_only_function<void(Result<TakenSocket>)> done);
@@ -86,6 +89,7 @@ class HttpExchange {
   const std::shared_ptr<http_detail::ServerCore> core_;
   RequestHead head_;
   bool client_left_ = false;
+  bool gone_ = false;
   std::shared_ptr<http_detail::Connection> connection_;  // null when the exchange is over
 };
 

@@ -432,6 +432,56 @@ TEST_F(HttpServerTest, a_streaming_response_ends_when_the_client_leaves) {
   EXPECT_EQ(error->code, ErrorCode::kCancelled);
 }
 
+// The symptom was a stream that nobody wrote to any more, kept for ever for a client that had gone.
+TEST_F(HttpServerTest, a_client_that_went_away_in_silence_is_given_up) {
+  Exchange held;
+  int gone = 0;
+  bool left = false;
+  handler = [&](Exchange e) {
+    held = e;
+    e->on_disconnect([&] { left = true; });
+    e->on_gone([&] { ++gone; });
+    e->start_response(200, "", "", std::nullopt);
+    e->on_gone([&] { ++gone; });
+  };
+  serve({.half_closed_timeout = 300ms});
+  Raw c = client();
+  ASSERT_TRUE(c.send(loop, get("/")));
+  ASSERT_TRUE(c.receive_until(loop, "chunked"));
+  c.shut_write();
+  ASSERT_TRUE(loop.run_until([&] { return left; }));
+  EXPECT_EQ(gone, 0);
+  ASSERT_TRUE(loop.run_until([&] { return gone == 2; }));
+  EXPECT_EQ(server->open_connections(), 0u);
+  held->on_gone([&] { ++gone; });
+  ASSERT_TRUE(loop.run_until([&] { return gone == 3; })) << "it is told also when it asks late";
+}
+
+TEST_F(HttpServerTest, a_client_that_closed_its_sending_side_gets_a_slow_stream) {
+  Exchange held;
+  int gone = 0;
+  handler = [&](Exchange e) {
+    held = e;
+    e->on_gone([&] { ++gone; });
+    e->start_response(200, "", "", std::nullopt);
+  };
+  serve({.half_closed_timeout = 400ms});
+  Raw c = client();
+  ASSERT_TRUE(c.send(loop, get("/")));
+  c.shut_write();
+  for (int i = 0; i < 10; ++i) {
+    auto end = std::chrono::steady_clock::now() + 100ms;
+    ASSERT_TRUE(loop.run_until([&] { return std::chrono::steady_clock::now() > end; }));
+    held->write_body(Blob("x"), [](Result<void>) {});
+  }
+  EXPECT_EQ(gone, 0);
+  held->finish();
+  ASSERT_TRUE(c.receive_to_end(loop));
+  EXPECT_TRUE(c.received.ends_with("1\r\nx\r\n0\r\n\r\n")) << c.received;
+  loop.settle();
+  EXPECT_EQ(gone, 0) << "the response had ended";
+}
+
 TEST_F(HttpServerTest, a_body_cut_short_is_an_error_not_an_end) {
   std::optional<Result<std::string>> body;
   handler = [&](Exchange e) {

@@ -22,7 +22,7 @@ std::vector<std::string> Crons::set(const std::vector<std::string>& expressions)
       refused.push_back(text);
     }
   }
-  for (size_t i = 0; i < entries_.size(); ++i) arm(i);
+  for (size_t i = 0; i < entries_.size(); ++i) arm(i, world_.wall_now());
   return refused;
 }
 
@@ -31,21 +31,20 @@ void Crons::clear() {
   entries_.clear();
 }
 
-void Crons::arm(size_t index) {
-  WallMs now = world_.wall_now();
-  std::optional<WallMs> due = entries_[index].schedule.next_after(now);
-  if (!due) return;
-  auto wait = [this, index](auto& self, WallMs at) -> void {
-    int64_t left = std::max<int64_t>(0, at.value - world_.wall_now().value);
-    int64_t sleep = std::min(left, kSleepMsMax);
-    entries_[index].timer =
-        world_.call_at(world_.now() + std::chrono::milliseconds(sleep), [this, index, at, self]() mutable {
-          if (world_.wall_now() < at) return self(self, at);
-          fire_(entries_[index].schedule.text(), at);
-          arm(index);
-        });
-  };
-  wait(wait, *due);
+void Crons::arm(size_t index, WallMs after) {
+  if (auto due = entries_[index].schedule.next_after(after)) wait(index, *due);
+}
+
+void Crons::wait(size_t index, WallMs due) {
+  int64_t left = std::max<int64_t>(0, due.value - world_.wall_now().value);
+  Duration sleep = std::chrono::milliseconds(std::min(left, kSleepMsMax));
+  entries_[index].timer = world_.call_at(world_.now() + sleep, [this, index, due] {
+    WallMs now = world_.wall_now();
+    if (now < due) return wait(index, due);
+    fire_(entries_[index].schedule.text(), due);
+    // Not the same minute again when the clock was set back; not those that were slept through.
+    arm(index, std::max(now, due));
+  });
 }
 
 }  // namespace celld

@@ -28,7 +28,8 @@ class Crons {
     CronSchedule schedule;
     TimerId timer = 0;
   };
-  void arm(size_t index);
+  void arm(size_t index, WallMs after);
+  void wait(size_t index, WallMs due);
   void clear();
 
   World& world_;

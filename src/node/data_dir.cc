@@ -28,6 +28,13 @@ Result<void> write_durably(const std::string& path, const std::string& text) {
   close(fd);
   if (!ok) return fail(error);
   if (rename(temporary.c_str(), path.c_str()) != 0) return fail(disk_error(path));
+  std::string folder = std::filesystem::path(path).parent_path();
+  int dir = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (dir < 0) return fail(disk_error(folder));
+  ok = fsync(dir) == 0;
+  error = ok ? Error() : disk_error(folder);
+  close(dir);
+  if (!ok) return fail(error);
   return {};
 }
 

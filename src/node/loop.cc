@@ -139,6 +139,18 @@ void Loop::deliver(js::CellAddress to, js::CellEvent event) {
   cell.isolate->deliver(cell, std::move(event));
 }
 
+// Not at once: what runs may condemn an isolate, and the caller may be in the middle of a list.
+void Loop::post_pump(const CellId& id) {
+  world_.post([this, id] {
+    auto it = cells_.find(id);
+    if (it == cells_.end() || stopping_ || fenced_ || !current_) return;
+    js::Cell& cell = it->second->cell;
+    if (cell.state == js::Cell::State::kLoading || cell.state == js::Cell::State::kReleasing) return;
+    settle_isolate(cell);
+    cell.isolate->pump(cell);
+  });
+}
+
 // The cell's next event runs on current code, if nothing of it runs on old code.
 void Loop::settle_isolate(js::Cell& cell) {
   if (cell.isolate && cell.isolate != current_.get() && cell.active.empty()) {
@@ -228,9 +240,9 @@ void Loop::on_fenced(const std::string& reason) {
   js::JsError error{"Error", "Durable Object is unavailable: the node fenced itself (" + reason + ").",
                     {}, js::kRetryable | js::kObjectReset};
   for (auto& [id, r] : cells_) {
-    r->cell.fail_gate(error);
     if (r->cell.isolate) r->cell.isolate->detach(r->cell, error);
     for (js::CellEvent& e : r->cell.take_waiting()) fail_event(e, error);
+    r->cell.fail_gate(error);
   }
 }
 
@@ -274,7 +286,7 @@ void Loop::on_alarm_due(CellId id, WallMs) {
 // A hint came: the database knows whether an alarm is due.
 void Loop::look_at_alarm(Resident& r) {
   r.alarm_hinted = !current_;  // then load() looks again
-  if (r.alarm_hinted || r.cell.alarm_running || !r.cell.storage) return;
+  if (r.alarm_hinted || r.cell.alarm_running || !r.cell.storage || fenced_ || stopping_) return;
   auto alarm = r.cell.storage->alarm();
   if (!alarm) {
     log(js::LogLevel::kError, "cell " + r.cell.id.value + ": its alarm cannot be read: " + alarm.error().message);
@@ -368,11 +380,7 @@ void Loop::isolate_condemned(js::IsolateHost& isolate) {
   }
   for (auto& [id, r] : cells_) {
     if (r->cell.isolate || r->cell.state == js::Cell::State::kLoading || r->cell.waiting.empty()) continue;
-    settle_isolate(r->cell);
-    world_.post([this, id = r->cell.id] {
-      auto it = cells_.find(id);
-      if (it != cells_.end() && it->second->cell.isolate) it->second->cell.isolate->pump(it->second->cell);
-    });
+    post_pump(id);
   }
   world_.post([this] { retire_old_isolates(); });
 }
@@ -381,15 +389,13 @@ void Loop::retire_old_isolates() {
   MonoTime now = world_.now();
   for (auto& [host, since] : old_) {
     bool force = now - since >= options_.code_update_force;
-    if (host->condemned()) continue;
+    if (host->condemned() || host->cells() == 0) continue;
     for (auto& [id, r] : cells_) {
       js::Cell& cell = r->cell;
       if (cell.isolate != host.get() || (!cell.active.empty() && !force)) continue;
       host->detach(cell, js::JsError{"Error", "Durable Object reset because its code was updated.", {},
                                      js::kRetryable | js::kObjectReset});
-      if (cell.waiting.empty()) continue;
-      settle_isolate(cell);
-      cell.isolate->pump(cell);
+      if (!cell.waiting.empty()) post_pump(id);
     }
   }
   std::erase_if(old_, [](auto& entry) {
@@ -421,11 +427,20 @@ void Loop::tick() {
   world_.call_at(world_.now() + kTick, [this] {
     if (!stopping_) {
       sweep_cells();
+      if (current_) current_->sweep();
+      for (auto& [host, since] : old_) host->sweep();
       retire_old_isolates();
       retry_broken_code();
+      count_work();
     }
     tick();
   });
+}
+
+void Loop::count_work() {
+  size_t work = current_ ? current_->cells() + current_->active_events() : 0;
+  for (auto& [host, since] : old_) work += host->cells() + host->active_events();
+  work_count_.store(work, std::memory_order_relaxed);
 }
 
 void Loop::sweep_cells() {

@@ -7,6 +7,7 @@
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -72,7 +73,8 @@ class Loop final : public js::IsolateServices {
   // Ends all instances; events fail with a retryable error. Before the core releases the cells.
   void stop_cells();
 
-  size_t resident_cells() const { return cells_.size(); }
+  // Instances in memory and events under way, a tick ago. Any thread.
+  size_t work() const { return work_count_.load(std::memory_order_relaxed); }
 
   // IsolateServices
   void call_cell(js::CellAddress to, js::CellEvent event) override;
@@ -92,7 +94,9 @@ class Loop final : public js::IsolateServices {
   void activated(const CellId& cell, Result<Activation> result);
   Result<void> open_storage(Resident& resident, Activation activation);
   void settle_isolate(js::Cell& cell);
+  void post_pump(const CellId& cell);
   void tick();
+  void count_work();
   void sweep_cells();
   void begin_release(Resident& resident);
   void retire_old_isolates();
@@ -127,6 +131,7 @@ class Loop final : public js::IsolateServices {
   MonoTime retry_load_at_;
   Duration retry_load_delay_{0};
   std::unordered_map<CellId, std::unique_ptr<Resident>> cells_;
+  std::atomic<size_t> work_count_{0};
   bool stopping_ = false;
   bool fenced_ = false;
 };

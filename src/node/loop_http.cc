@@ -72,6 +72,9 @@ void Loop::dispatch(std::shared_ptr<HttpExchange> exchange, js::Body body) {
   exchange->on_disconnect([io, alive = host.alive(), &host] {
     if (*alive) host.disconnect(io);
   });
+  exchange->on_gone([io, alive = host.alive(), &host] {
+    if (*alive) host.caller_gone(io);
+  });
 }
 
 void Loop::answer(std::shared_ptr<HttpExchange> exchange,
@@ -93,11 +96,14 @@ void Loop::answer(std::shared_ptr<HttpExchange> exchange,
       m.body = std::move(reader);
     }
     if (auto* pipe = std::get_if<js::PipeReader>(&m.body)) {
+      exchange->on_gone([reader = pipe->pipe()] { reader->cancel(); });
       exchange->start_response(m.status, m.status_text, m.headers, std::nullopt);
       return stream_response_body(world_, std::move(exchange), std::move(*pipe), std::move(encoder));
     }
   }
   if (auto* pipe = std::get_if<js::PipeReader>(&m.body)) {
+    // Whoever writes learns of a client that left also while there is nothing to write.
+    exchange->on_gone([reader = pipe->pipe()] { reader->cancel(); });
     exchange->start_response(m.status, m.status_text, m.headers, (*pipe)->length());
     stream_response_body(world_, std::move(exchange), std::move(*pipe));
     return;

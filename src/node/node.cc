@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "js/watchdog.h"
 
 namespace celld {
 
@@ -11,6 +12,13 @@ namespace {
 
 // How long an activation may take before its callers are told; it goes on meanwhile.
 constexpr Duration kActivationDeadline = std::chrono::seconds(30);
+// CPU time of a turn once the node is stopping, and how long all loops have to end their cells.
+constexpr Duration kTurnWhileStopping = std::chrono::milliseconds(100);
+constexpr Duration kStopCellsTime = std::chrono::seconds(3);
+// A copy of a database is not waited for longer: the thread of the cell is busy.
+constexpr Duration kSnapshotTime = std::chrono::seconds(5);
+// How often a full journal is looked at: drains make room without telling.
+constexpr Duration kPressurePoll = std::chrono::milliseconds(20);
 
 // Of one message: an error's text or a console line can be as large as the heap.
 constexpr size_t kLogTextMax = 64 << 10;
@@ -41,7 +49,10 @@ Node::Node(boost::asio::io_context& io, AsioWorld& world, NodeConfig config, Dat
         loop->post([loop, expression, scheduled] { loop->run_scheduled(expression, scheduled); });
       }) {}
 
-Node::~Node() { stop_loops(); }
+Node::~Node() {
+  stop_loops();
+  world_.cancel(pressure_timer_);
+}
 
 Task<Result<void>> Node::join(ObjectStore& data, ObjectStore& lease) {
   config_.core.node = draw_node_id(world_);
@@ -105,36 +116,54 @@ Result<uint16_t> Node::listen() {
   return acceptor_->port();
 }
 
+namespace {
+
+// Something that every loop has to do. Callbacks may come after nobody waits any more.
+struct Stage {
+  Stage(World& world, size_t loops) : left(loops), done(world) {}
+  size_t left;
+  Signal done;
+};
+
+Task<bool> wait_for(World& world, std::shared_ptr<Stage> stage, Deadline deadline) {
+  while (stage->left > 0 && world.now() < deadline.at) co_await stage->done.wait_until(deadline);
+  co_return stage->left == 0;
+}
+
+}  // namespace
+
 Task<Result<void>> Node::leave() {
   leaving_ = true;
   Deadline deadline = world_.deadline_in(config_.shutdown_deadline);
   // Half of the time for what runs, the rest for the bucket.
   Deadline serving = world_.deadline_in(config_.shutdown_deadline / 2);
   if (acceptor_) acceptor_->close();
-  Signal emptied(world_);
-  size_t left = loops_.size();
-  auto alive = std::make_shared<bool>(true);
+  auto ended = [this](std::shared_ptr<Stage> stage) {
+    world_.post_from_any_thread([stage = std::move(stage)] {
+      if (--stage->left == 0) stage->done.notify_all();
+    });
+  };
+  auto emptied = std::make_shared<Stage>(world_, loops_.size());
   for (auto& loop : loops_) {
-    Loop* target = loop.get();
-    target->post([this, target, &emptied, &left, alive] {
-      target->stop_serving([this, &emptied, &left, alive] {
-        world_.post_from_any_thread([&emptied, &left, alive] {
-          if (!*alive) return;
-          if (--left == 0) emptied.notify_all();
-        });
-      });
+    loop->post([target = loop.get(), emptied, ended] {
+      target->stop_serving([emptied, ended] { ended(emptied); });
     });
   }
-  while (left > 0 && world_.now() < serving.at) co_await emptied.wait_until(serving);
-  *alive = false;
+  (void)co_await wait_for(world_, emptied, serving);
+  // What still runs ends now: a cell is not given up while its code may go on.
+  js::Watchdog::limit_all(kTurnWhileStopping);
+  auto stopped = std::make_shared<Stage>(world_, loops_.size());
   for (auto& loop : loops_) {
-    OneShot<bool> stopped(world_);
-    Loop* target = loop.get();
-    target->post([this, target, &stopped] {
+    loop->post([target = loop.get(), stopped, ended] {
       target->stop_cells();
-      world_.post_from_any_thread([&stopped] { stopped.set(true); });
+      ended(stopped);
     });
-    co_await stopped.take();
+  }
+  Deadline stopping = world_.deadline_in(kStopCellsTime);
+  if (!co_await wait_for(world_, stopped, stopping)) {
+    stuck_ = true;
+    Error e = Error::deadline("a thread does not come back from JavaScript; its objects are not released");
+    co_return fail(std::move(e));
   }
   co_return co_await core_->shutdown(deadline);
 }
@@ -144,12 +173,29 @@ void Node::stop_loops() {
   for (auto& loop : loops_) loop->join();
 }
 
+size_t Node::work() const {
+  size_t sum = 0;
+  for (auto& loop : loops_) sum += loop->work();
+  return sum;
+}
+
 Loop& Node::loop_of(const CellId& cell) const { return loops_.front()->loop_of(cell); }
 
 // --- CoreHost ---
 
+// While the loops refuse events there are no commits that would bring news of the journal.
+void Node::look_at_pressure() {
+  bool pressed = core_->under_pressure();
+  under_pressure_.store(pressed, std::memory_order_relaxed);
+  if (!pressed || pressure_timer_ != 0) return;
+  pressure_timer_ = world_.call_at(world_.now() + kPressurePoll, [this] {
+    pressure_timer_ = 0;
+    look_at_pressure();
+  });
+}
+
 void Node::on_proven(std::span<const Proven> proven) {
-  under_pressure_.store(core_->under_pressure(), std::memory_order_relaxed);
+  look_at_pressure();
   std::unordered_map<Loop*, std::vector<Proven>> by_loop;
   for (const Proven& p : proven) by_loop[&loop_of(p.cell)].push_back(p);
   for (auto& [loop, list] : by_loop) {
@@ -174,17 +220,26 @@ void Node::on_alarm_due(CellId cell, WallMs scheduled) {
 
 Task<Result<DatabaseImage>> Node::snapshot(CellId cell, Txid* at) {
   struct Taken {
-    Result<DatabaseImage> image = fail(Error::internal("no snapshot"));
+    explicit Taken(World& world) : done(world) {}
+    Result<DatabaseImage> image = fail(Error::overloaded("the thread of the cell is busy"));
     Txid at;
+    bool here = false;
+    Signal done;
   };
-  auto taken = std::make_shared<Taken>();
-  OneShot<bool> done(world_);
+  auto taken = std::make_shared<Taken>(world_);
   Loop* loop = &loop_of(cell);
-  loop->post([this, loop, cell, taken, &done] {
-    taken->image = loop->snapshot(cell, &taken->at);
-    world_.post_from_any_thread([&done] { done.set(true); });
+  loop->post([this, loop, cell, taken] {
+    Txid newest;
+    Result<DatabaseImage> image = loop->snapshot(cell, &newest);
+    world_.post_from_any_thread([taken, newest, image = std::move(image)]() mutable {
+      taken->image = std::move(image);
+      taken->at = newest;
+      taken->here = true;
+      taken->done.notify_all();
+    });
   });
-  co_await done.take();
+  Deadline deadline = world_.deadline_in(kSnapshotTime);
+  while (!taken->here && world_.now() < deadline.at) co_await taken->done.wait_until(deadline);
   *at = taken->at;
   co_return std::move(taken->image);
 }
@@ -208,7 +263,7 @@ void Node::commit(Commit commit) {
   EncodedCommit encoded = encode_commit(commit);
   world_.post_from_any_thread([this, commit = std::move(commit), encoded = std::move(encoded)]() mutable {
     core_->commit(std::move(commit), std::move(encoded));
-    under_pressure_.store(core_->under_pressure(), std::memory_order_relaxed);
+    look_at_pressure();
   });
 }
 

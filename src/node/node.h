@@ -52,8 +52,14 @@ class Node final : public CoreHost, public Control {
   Result<uint16_t> listen();
   // Refuses new connections, finishes what runs, makes everything durable, releases all cells.
   Task<Result<void>> leave();
-  // Ends the loops; after leave(), or instead of it.
+  // Ends the loops; after leave(), or instead of it. Not when a thread is stuck.
   void stop_loops();
+  // leave() found a thread that does not come back from JavaScript: only the end of the process
+  // ends it.
+  bool stuck() const { return stuck_; }
+
+  // Instances in memory and events under way, half a second ago.
+  size_t work() const;
 
   // When the node has fenced itself: "expired: ...". The caller ends the process with code 3.
   const std::optional<std::string>& fenced() const { return fenced_; }
@@ -76,6 +82,7 @@ class Node final : public CoreHost, public Control {
 
  private:
   Loop& loop_of(const CellId& cell) const;
+  void look_at_pressure();
 
   boost::asio::io_context& io_;
   AsioWorld& world_;
@@ -86,6 +93,8 @@ class Node final : public CoreHost, public Control {
   std::vector<std::unique_ptr<Loop>> loops_;  // the front ones, then those of cells
   std::unique_ptr<Acceptor> acceptor_;
   std::atomic<bool> under_pressure_{false};
+  TimerId pressure_timer_ = 0;
+  bool stuck_ = false;
   std::optional<std::string> fenced_;
   Callback on_fence_;
   Crons crons_;
