@@ -79,6 +79,11 @@ void Loop::dispatch(std::shared_ptr<HttpExchange> exchange, js::Body body) {
 
 void Loop::answer(std::shared_ptr<HttpExchange> exchange,
                   js::Outcome<js::HttpResponseMessage> outcome) {
+  // A suspended process may wake with answers on their way here: what the lease no longer covers is
+  // not said, although it is durable.
+  if (!has_authority()) {
+    outcome = js::js_fail("this node has lost its lease", js::kRetryable | js::kObjectReset);
+  }
   if (!outcome) return answer_error(*exchange, outcome.error());
   js::HttpResponseMessage& m = *outcome;
   if (m.status < 200 || m.status > 999) {

@@ -45,7 +45,9 @@ export class C extends DurableObject {
     if (what === 'stream') {
       const { readable, writable } = new TransformStream();
       const w = writable.getWriter();
-      (async () => { for (;;) { await w.write(new TextEncoder().encode('tick ')); await scheduler.wait(20); } })().catch(() => {});
+      (async () => {
+        for (;;) { await w.write(new TextEncoder().encode('tick ')); await scheduler.wait(20); }
+      })().catch(() => {});
       return new Response(readable);
     }
     if (what === 'big') this.ctx.storage.kv.put('big' + Math.random(), 'x'.repeat(100_000));
