@@ -455,8 +455,10 @@ uint32_t IsolateHost::open_section(Cell& cell) {
         if (!*alive) return;
         Cell* c = this->cell(index);
         if (!c || !c->section_open(section)) return;
-        reset(*c, reset_error("A call to blockConcurrencyWhile() in a Durable Object waited for too long. "
-                              "The call was canceled and the Durable Object was reset."));
+        JsError why = reset_error("A call to blockConcurrencyWhile() in a Durable Object waited for too long. "
+                                  "The call was canceled and the Durable Object was reset.");
+        why.flags |= kOverloaded;
+        reset(*c, why);
       });
   cell.open_section(section, limit);
   return section;

@@ -79,6 +79,7 @@ export class Busy extends DurableObject {
       return `caught ${error}`;
     }
   }
+  async blocks_for_long() { await this.ctx.blockConcurrencyWhile(() => scheduler.wait(31_000)); }
   async get(key) { return this.ctx.storage.get(key); }
   age() { return (this.n = (this.n ?? 0) + 1); }
 }
@@ -166,6 +167,14 @@ export default worker({
     await tries("lost", () => env.Busy.getByName("k").get("lost"));
     await tries("caught", () => env.Busy.getByName("k").block_fails_caught());
     await tries("age", () => env.Busy.getByName("k").age());
+  },
+  async a_block_ends_after_30_seconds({ env, tries }) {
+    const stub = env.Busy.getByName("l");
+    const block = stub.blocks_for_long();
+    const waiting = stub.age();
+    await tries("block", () => block);
+    await tries("waiting", () => waiting);
+    await tries("works again", () => env.Busy.getByName("l").age());
   },
   async the_constructor_blocks({ env, say }) {
     const stub = env.Slow.getByName("a");
