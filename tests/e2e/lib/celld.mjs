@@ -128,7 +128,7 @@ async function startHost(args, port, { env = {}, cwd } = {}) {
 
 // Starts `celld dev` on the project in `folder`. Without `data` the state is in a folder of its own, which stop() removes.
 export async function startCelld(folder, { args = [], env = {}, data } = {}) {
-  const own = data === undefined ? mkdtempSync(join(tmpdir(), "celld-")) : undefined;
+  const own = data === undefined ? scratch() : undefined;
   const port = await freePort();
   const host = await startHost(["dev", folder, "--port", String(port), "--data", data ?? own, ...args], port, { env });
   host.data = data ?? own;

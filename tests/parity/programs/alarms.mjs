@@ -102,6 +102,7 @@ export default worker({
     const stub = env.Bell.getByName("e");
     await stub.set(0, "again");
     say("rings", await rung(stub, 3));
+    await scheduler.wait(100);
     say("gone", await stub.time());
   },
   async an_alarm_that_sets_a_later_one({ env, say }) {
