@@ -94,7 +94,7 @@ describe("eviction", { skip, concurrency: 4 }, () => {
     const blocked = client.send("GET", "/a/block", { ms: 45_000 });
     const behind = client.send("GET", "/a", { ms: 45_000 });
     const { status, body } = await blocked;
-    assert.equal(status, 500);
+    assert.equal(status, 503);
     assert.match(body, /A call to blockConcurrencyWhile\(\) in a Durable Object waited for too long\. The call was canceled and the Durable Object was reset\./);
     assert.ok((await behind).status >= 500 || (await behind).status === 200);
     assert.deepEqual((await get("/a")).rows, 1);
