@@ -40,6 +40,7 @@ export abstract class BodyHolder {
   static {
     set_body = (target, body) => {
       target.#body = body;
+      if (typeof body === "number") native.pipeOwn(body, target);
     };
     set_stream = (target, stream) => {
       target.#stream = stream;
@@ -80,21 +81,21 @@ export abstract class BodyHolder {
       }
       if (typeof body === "number") {
         const [first, second] = native.pipeTee(body);
-        source.#body = first;
-        target.#body = second;
+        set_body(source, first);
+        set_body(target, second);
       } else {
         target.#body = body instanceof Uint8Array ? body.slice() : body;
       }
     };
     move_body = (source, target) => {
-      target.#body = source.#body;
+      set_body(target, source.#body);
       target.#stream = source.#stream;
       if (source.#body === null && source.#stream === null) return;
       source.#used = true;
       if (source.#stream !== null) {
         const body = take_body(source.#stream);
         if (body !== null) {
-          target.#body = body;
+          set_body(target, body);
           target.#stream = null;
         }
       }

@@ -12,7 +12,7 @@ export abstract class Call extends Owned {
   abstract error(reason: unknown): void;
 
   static start(call: Call): CallId {
-    const id = ++last_call;
+    const id = next_id();
     call.#id = id;
     calls.set(id, call);
     Owned.own(call);
@@ -26,6 +26,14 @@ export abstract class Call extends Owned {
 
 const calls = new Map<CallId, Call>();
 let last_call: CallId = 0;
+// The host counts in 32 bits.
+const CALL_ID_MAX = 0xffff_ffff;
+
+function next_id(): CallId {
+  do last_call = last_call >= CALL_ID_MAX ? 1 : last_call + 1;
+  while (calls.has(last_call));
+  return last_call;
+}
 
 export const start_call = Call.start;
 

@@ -77,6 +77,9 @@ interface Native {
   // Splits a pipe that nobody has read yet into two.
   pipeTee(pipe: PipeId): [PipeId, PipeId];
   pipeLength(pipe: PipeId): number; // or -1 when unknown
+  // Who holds a pipe that can be read: once the collector has found the holder, the pipe is
+  // cancelled. undefined: whoever reads it keeps it.
+  pipeOwn(pipe: PipeId, holder: object | undefined): void;
 
   // --- time ---
   setTimer(ms: number, repeat: boolean): number; // > 0; hooks.timer(id) follows
@@ -172,8 +175,6 @@ interface Hooks {
   // After the main module was evaluated. Returns "" or what is wrong with it (a bound class that
   // is not exported, ...). May be called once per context.
   setWorker(namespace: Record<string, unknown>, env: EnvSpec): string;
-  // Which handlers the default export (or entrypoint) has: "fetch", "scheduled", ...
-  handlers(entrypoint: string): string[];
 
   // --- events. Each ends in one answer native (see above), perhaps later. ---
   fetch(io: Io, entrypoint: string, method: string, url: string, headers: HeaderBlock, body: Body,
@@ -184,7 +185,6 @@ interface Hooks {
   cellFetch(io: Io, cell: CellIndex, method: string, url: string, headers: HeaderBlock, body: Body): void;
   cellRpc(io: Io, cell: CellIndex, method: string, args: Uint8Array): void; // answer: replyBytes
   cellAlarm(io: Io, cell: CellIndex, retryCount: number, scheduledTime: number): void; // answer: done
-  hasAlarmHandler(cell: CellIndex): boolean;
   dropCell(cell: CellIndex): void; // forget the instance, its calls and timers; it will not be called again
 
   // --- completions ---

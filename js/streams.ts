@@ -73,6 +73,7 @@ class Source extends Adopt {
 export function body_stream(body: Exclude<Body, null>): ReadableStream {
   const stream = new base.ReadableStream(typeof body === "number" ? new PipeSource(body) : new BytesSource(body));
   Source.mark_body(stream, body);
+  if (typeof body === "number") native.pipeOwn(body, stream);
   return stream as ReadableStream;
 }
 
@@ -215,6 +216,7 @@ export function pipe_read(pipe: PipeId): Uint8Array | null | Promise<Uint8Array 
 
 // Everything a pipe holds.
 export async function pipe_bytes(pipe: PipeId): Promise<Uint8Array> {
+  native.pipeOwn(pipe, undefined);
   const chunks: Uint8Array[] = [];
   let total = 0;
   for (;;) {

@@ -16,8 +16,6 @@ import { INTERNAL, expose, unsupported, wrong_argument } from "./util";
 import { hold_until } from "./wait_until";
 import { DurableObject, WorkerEntrypoint, env, loopback } from "./workers";
 
-const HANDLERS = ["fetch", "scheduled", "queue", "email", "tail", "trace", "test", "alarm"];
-
 type ClassExport = new (ctx: unknown, env: unknown) => Record<string, unknown>;
 
 // An export that events may go to: an object of handlers, or a class.
@@ -29,7 +27,8 @@ interface Entrypoint {
 let exports: Record<string, unknown> = {};
 const entrypoints = new Map<string, Entrypoint>();
 let classes: ClassExport[] = [];
-const cells: (Cell | undefined)[] = [];
+// By index; one is never used twice.
+const cells = new Map<CellIndex, Cell>();
 
 export class ExecutionContext {
   readonly props: object = {};
@@ -102,13 +101,6 @@ function entrypoint(name: string): Entrypoint {
     entrypoints.set(name, entry);
   }
   return entry;
-}
-
-export function handler_names(name: string): string[] {
-  const { handlers, constructor_ } = entrypoint(name);
-  const owner = handlers ?? (constructor_?.prototype as Record<string, unknown> | undefined);
-  if (owner === undefined || owner === null) return [];
-  return HANDLERS.filter((handler) => typeof owner[handler] === "function");
 }
 
 // Calls a handler of the worker; what it returns or throws is what the event ends with.
@@ -195,17 +187,17 @@ export function construct(io: Io, cell: CellIndex, ns: number, id: string, name:
   try {
     const constructor_ = classes[ns]!;
     const record = new Cell(cell, id, constructor_ as never);
-    cells[cell] = record;
+    cells.set(cell, record);
     record.instance = new constructor_(make_state(record, ns, id, name, loopback), env);
     native.done(io);
   } catch (error) {
-    cells[cell] = undefined;
+    cells.delete(cell);
     fail(io, error);
   }
 }
 
 function instance_of(cell: CellIndex): Record<string, unknown> {
-  const instance = cells[cell]?.instance;
+  const instance = cells.get(cell)?.instance;
   if (instance === undefined || instance === null) throw new Error(`internal error: cell ${cell} has no instance`);
   return instance;
 }
@@ -248,7 +240,7 @@ export function on_cell_rpc(io: Io, cell: CellIndex, method: string, args: Uint8
     if (args.length > 0) { // else the caller reads a property
       if (typeof member !== "function") throw new TypeError(`"${method}" is not a function.`);
       const given = deserialize_from_rpc(args) as unknown[];
-      thrower = cells[cell]!.id;
+      thrower = cells.get(cell)!.id;
       result = member.apply(instance, given);
     }
     if (is_thenable(result)) {
@@ -284,13 +276,8 @@ export function on_cell_alarm(io: Io, cell: CellIndex, retry_count: number, sche
   }
 }
 
-export function has_alarm_handler(cell: CellIndex): boolean {
-  return cells[cell]?.has_alarm_handler() ?? false;
-}
-
-
 export function drop_cell(cell: CellIndex): void {
-  cells[cell] = undefined;
+  cells.delete(cell);
   cell_dropped(cell);
 }
 

@@ -68,8 +68,6 @@ const in_worker = (run) => new Promise((resolve, reject) => {
 
 test("a class entry point gets ctx and env", async () => {
   assert.equal(await host.text("http://x/p", { entrypoint: "Site" }), "celld /p function");
-  assert.deepEqual(host.hooks.handlers("Site"), ["fetch"]);
-  assert.deepEqual(host.hooks.handlers(""), ["fetch"]);
   assert.equal(imported_env.NAME, "celld");
 });
 
@@ -376,7 +374,6 @@ test("alarm() gets its retry count and the time it was set for", async () => {
     object = (self) => resolve(self.alarmed);
     host.event((io) => host.hooks.cellRpc(io, cell, "run", host.native.serialize([])), cell);
   }), { scheduledTime: 1234, retryCount: 2, isRetry: true });
-  assert.equal(host.hooks.hasAlarmHandler(cell), true);
 });
 
 test("SQL-06 storing a function is a DataCloneError, and nothing is written", async () => {

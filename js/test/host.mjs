@@ -234,6 +234,7 @@ export class Host {
         return [host.pipe_of(...p.chunks), host.pipe_of(...p.chunks)];
       },
       pipeLength: (id) => pipe(id).length,
+      pipeOwn() {},
       setTimer(ms, repeat) {
         const id = ++host.last_timer;
         const frame = now();

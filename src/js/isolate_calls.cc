@@ -274,6 +274,18 @@ uint32_t IsolateHost::add_reader(PipeReader p, uint32_t io) {
   return id;
 }
 
+// Streams of a request end with it. Those of an object would last as long as its instance: the body
+// of a reply that it never looked at.
+void IsolateHost::own_reader(uint32_t id, v8::MaybeLocal<v8::Object> holder) {
+  constexpr size_t kReaderBytes = 16 << 10;  // a hint for the collector
+  auto it = readers_.find(id);
+  if (it == readers_.end() || it->second.io != 0) return;
+  stop_watching(std::exchange(it->second.holder, 0));
+  v8::Local<v8::Object> object;
+  if (!holder.ToLocal(&object)) return;
+  it->second.holder = when_forgotten(object, kReaderBytes, [this, id] { take_reader(id).reset(); });
+}
+
 std::shared_ptr<Pipe> IsolateHost::reader(uint32_t id) const {
   auto it = readers_.find(id);
   return it == readers_.end() ? nullptr : it->second.pipe.pipe();
@@ -283,6 +295,7 @@ PipeReader IsolateHost::take_reader(uint32_t id) {
   auto it = readers_.find(id);
   if (it == readers_.end()) return {};
   auto p = std::move(it->second.pipe);
+  stop_watching(it->second.holder);
   readers_.erase(it);
   return p;
 }
@@ -290,7 +303,9 @@ PipeReader IsolateHost::take_reader(uint32_t id) {
 void IsolateHost::drop_readers_of(uint32_t io, int32_t cell) {
   std::erase_if(readers_, [&](const auto& entry) {
     const Reader& r = entry.second;
-    return io != 0 ? r.io == io : r.cell == cell;
+    bool ours = io != 0 ? r.io == io : r.cell == cell;
+    if (ours) stop_watching(r.holder);
+    return ours;
   });
 }
 

@@ -50,6 +50,8 @@ namespace {
 
 // As long as work goes on after the answer, and as long as Workers allow.
 constexpr Duration kHeldAfterAnswerMax = std::chrono::seconds(30);
+// An alarm or a cron trigger has nobody who would lose patience. As on Workers.
+constexpr Duration kUnattendedMax = std::chrono::minutes(15);
 
 JsError isolate_gone() {
   return JsError{"Error", "Worker exceeded memory limit.", {}, 0};
@@ -81,6 +83,7 @@ uint32_t IsolateHost::scheduled(std::string cron, WallMs time, Reply<bool> reply
   }
   Event& event = new_event(nullptr);
   event.reply = std::move(reply);
+  event.deadline = world_.now() + kUnattendedMax;
   uint32_t io = event.io;
   start(event, [&](v8::Isolate* isolate) {
     return call(kScheduled, number(io), to_v8(isolate, "default").As<v8::Value>(),
@@ -118,21 +121,37 @@ void IsolateHost::listen_to_caller(const std::shared_ptr<CallerLink>& caller, ui
   });
 }
 
-// waitUntil() and a promise that never settles must not keep a request for ever. What still writes
-// a stream has a reader, which sets its own limits.
+// waitUntil() and a promise that never settles must not keep an event for ever. What still writes a
+// stream has a reader, which sets its own limits.
 void IsolateHost::sweep() {
   MonoTime now = world_.now();
   std::vector<uint32_t> late;
+  std::vector<uint32_t> held;
   for (auto& [io, e] : events_) {
-    if (e->cell || !e->held_since || now - *e->held_since < kHeldAfterAnswerMax) continue;
+    if (e->deadline && !e->answered && now >= *e->deadline) late.push_back(io);
+    if (!e->held_since || now - *e->held_since < kHeldAfterAnswerMax) continue;
     bool writes = std::ranges::any_of(writers_, [&](auto& w) { return w.second.io == io; });
-    if (!writes) late.push_back(io);
+    if (!writes) held.push_back(io);
+  }
+  for (uint32_t io : held) {
+    // What an object does goes on without the event.
+    if (!event(io)->cell) {
+      services_.log(LogLevel::kWarn,
+                    "waitUntil() tasks did not complete within the allowed time after the answer and "
+                    "have been cancelled");
+    }
+    fail_event_now(io, JsError{});
   }
   for (uint32_t io : late) {
-    services_.log(LogLevel::kWarn,
-                  "waitUntil() tasks did not complete within the allowed time after the answer and "
-                  "have been cancelled");
-    fail_event_now(io, JsError{});
+    Event* e = event(io);
+    if (!e) continue;
+    JsError error{"Error", "The handler did not end within 15 minutes.", {}, 0};
+    if (e->cell) {
+      error.flags = kObjectReset;
+      reset(*e->cell, error);
+    } else {
+      fail_event_now(io, error);
+    }
   }
 }
 
@@ -310,6 +329,7 @@ void IsolateHost::start_cell_event(Cell& cell, CellEvent cell_event) {
     });
   } else if (auto* alarm = std::get_if<CellAlarm>(&cell_event)) {
     e.is_alarm = true;
+    e.deadline = world_.now() + kUnattendedMax;
     cell.alarm_hidden = true;
     e.reply = std::move(alarm->reply);
     start(e, [&](v8::Isolate* isolate) {
@@ -374,9 +394,8 @@ void IsolateHost::answer_done(uint32_t io, Outcome<bool> outcome) {
 void IsolateHost::end_alarm(Cell& cell, bool succeeded) {
   bool consumed = std::exchange(cell.alarm_hidden, false);
   if (!consumed || !succeeded) return;
-  CellStorage* s = storage(cell.index);
-  if (!s) return;
-  if (auto cleared = s->set_alarm(std::nullopt); !cleared) {
+  touch(cell);
+  if (auto cleared = cell.storage->set_alarm(std::nullopt); !cleared) {
     add_abort(cell, reset_error(cleared.error().message));
   }
 }

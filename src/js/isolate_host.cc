@@ -213,6 +213,7 @@ IsolateHost::~IsolateHost() {
     timers_.clear();
     calls_.clear();
     events_.clear();
+    watched_.clear();
     unhandled_.clear();
     for (auto& hook : hooks_) hook.Reset();
     builtin_modules_.Reset();
@@ -376,10 +377,17 @@ CellStorage* IsolateHost::storage(int32_t index) {
     throw_error(isolate_, "Error", "The Durable Object's storage is no longer accessible: it was reset.");
     return nullptr;
   }
-  if (std::find(touched_.begin(), touched_.end(), owner) == touched_.end()) {
-    touched_.push_back(owner);
+  // What other code learns from it would not wait for its commits.
+  if (present_frame().cell != index) {
+    throw_error(isolate_, "Error", "Cannot perform I/O on behalf of a different Durable Object.");
+    return nullptr;
   }
+  touch(*owner);
   return owner->storage.get();
+}
+
+void IsolateHost::touch(Cell& cell) {
+  if (std::find(touched_.begin(), touched_.end(), &cell) == touched_.end()) touched_.push_back(&cell);
 }
 
 void IsolateHost::sync_storage(int32_t index, uint32_t call) {
@@ -399,6 +407,48 @@ void IsolateHost::sync_storage(int32_t index, uint32_t call) {
       }
     });
   });
+}
+
+// --- what the collector finds ---
+
+uint64_t IsolateHost::when_forgotten(v8::Local<v8::Object> object, size_t bytes,
+                                     std::move_only_function<void()> then) {
+  uint64_t id = ++last_watched_;
+  auto watched = std::make_unique<Watched>(this, id, bytes, std::move(then),
+                                           v8::Global<v8::Object>(isolate_, object));
+  // Nothing may be done inside the collection, and a second callback would come only from a task
+  // that nobody runs.
+  watched->object.SetWeak(
+      watched.get(),
+      [](const v8::WeakCallbackInfo<Watched>& info) {
+        Watched* found = info.GetParameter();
+        found->object.Reset();
+        found->host->forgotten_.push_back(found->id);
+      },
+      v8::WeakCallbackType::kParameter);
+  watched_.emplace(id, std::move(watched));
+  isolate_->AdjustAmountOfExternalAllocatedMemory(static_cast<int64_t>(bytes));
+  return id;
+}
+
+void IsolateHost::stop_watching(uint64_t id) {
+  auto it = watched_.find(id);
+  if (it == watched_.end()) return;
+  external_bytes_freed_ += static_cast<int64_t>(it->second->bytes);
+  watched_.erase(it);
+}
+
+void IsolateHost::run_forgotten() {
+  for (uint64_t id : std::exchange(forgotten_, {})) {
+    auto it = watched_.find(id);
+    if (it == watched_.end()) continue;
+    auto then = std::move(it->second->then);
+    stop_watching(id);
+    then();
+  }
+  if (external_bytes_freed_ != 0) {
+    isolate_->AdjustAmountOfExternalAllocatedMemory(-std::exchange(external_bytes_freed_, 0));
+  }
 }
 
 // A query that runs for ever holds the thread as a loop does, and ends by the same limit.

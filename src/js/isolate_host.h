@@ -99,6 +99,9 @@ class IsolateHost final : public NativeHost {
   // --- NativeHost ---
   CellStorage* storage(int32_t cell) override;
   void sync_storage(int32_t cell, uint32_t call) override;
+  uint64_t when_forgotten(v8::Local<v8::Object> object, size_t bytes,
+                          std::move_only_function<void()> then) override;
+  void run_forgotten() override;
   std::unique_ptr<v8::BackingStore> new_buffer(size_t bytes) override;
   bool hides_alarm(int32_t cell) override;
   void alarm_was_set(int32_t cell) override;
@@ -118,6 +121,7 @@ class IsolateHost final : public NativeHost {
     bool has_readers = false;  // or had, of streams that end with it
     uint32_t holds = 0;
     std::optional<MonoTime> held_since;  // answered, but something holds it
+    std::optional<MonoTime> deadline;    // of its answer
     std::vector<uint32_t> calls;         // of a stateless event
     std::vector<uint32_t> timers;
     v8::Global<v8::Object> frame;
@@ -167,6 +171,8 @@ class IsolateHost final : public NativeHost {
   uint32_t add_reader(PipeReader pipe, uint32_t io);
   std::shared_ptr<Pipe> reader(uint32_t id) const;
   PipeReader take_reader(uint32_t id);
+  // The stream is cancelled when `holder` (none: nobody) is forgotten.
+  void own_reader(uint32_t id, v8::MaybeLocal<v8::Object> holder);
   // A new pipe that JavaScript writes; its event stays alive until the writer is done.
   uint32_t create_pipe(std::optional<uint64_t> length);
   struct Writer {
@@ -258,6 +264,8 @@ class IsolateHost final : public NativeHost {
   bool handle_termination(uint32_t io);
   void condemn();
   void add_abort(Cell& cell, JsError why);
+  // The turn uses the storage of the cell: it commits at its end.
+  void touch(Cell& cell);
   bool call_hook(Hook hook, std::span<v8::Local<v8::Value>> arguments,
                  v8::Local<v8::Value>* result = nullptr);
   template <class... Args>
@@ -301,6 +309,7 @@ class IsolateHost final : public NativeHost {
                                                    v8::Local<v8::String> specifier,
                                                    v8::Local<v8::FixedArray> assertions,
                                                    v8::Local<v8::Module> referrer);
+  void stop_watching(uint64_t id);
   static void after_gc(v8::Isolate* isolate, v8::GCType type, v8::GCCallbackFlags flags,
                        void* self);
   static size_t near_heap_limit(void* self, size_t current, size_t initial);
@@ -334,11 +343,25 @@ class IsolateHost final : public NativeHost {
     PipeReader pipe;
     uint32_t io;    // ends with this event; 0: with the cell
     int32_t cell;
+    uint64_t holder = 0;  // its watch
   };
   std::unordered_map<uint32_t, Reader> readers_;
   std::unordered_map<uint32_t, Writer> writers_;
   uint32_t last_pipe_ = 0;
   uint32_t last_section_ = 0;
+
+  // Objects that are watched for the collector. It only marks what it has found.
+  struct Watched {
+    IsolateHost* host;
+    uint64_t id;
+    size_t bytes;
+    std::move_only_function<void()> then;
+    v8::Global<v8::Object> object;
+  };
+  std::unordered_map<uint64_t, std::unique_ptr<Watched>> watched_;
+  uint64_t last_watched_ = 0;
+  std::vector<uint64_t> forgotten_;
+  int64_t external_bytes_freed_ = 0;
 
   // The present turn.
   bool in_turn_ = false;

@@ -501,6 +501,102 @@ TEST_F(Host, an_object_that_moves_keeps_what_waits_and_starts_anew_elsewhere) {
       "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 100000) SELECT count(*) FROM c", {}));
 }
 
+TEST_F(Host, an_object_cannot_use_the_storage_of_another) {
+  load(R"(let first;
+  export class C extends DurableObject {
+    async fetch(r) {
+      if (r.url.endsWith('/first')) { first = this.ctx; return new Response('ok'); }
+      try { return new Response(String(await first.storage.get('n'))); } catch (e) { return new Response(e.message); }
+    }
+  }
+  export default {};)");
+  fetch(cell("a"), "/first");
+  EXPECT_NE(fetch(cell("b"), "/")->body.find("different Durable Object"), std::string::npos);
+}
+
+TEST_F(Host, an_alarm_handler_that_hangs_is_ended_after_a_quarter_of_an_hour) {
+  load(R"(export class C extends DurableObject {
+    alarm() { return new Promise(() => {}); }
+    fetch() { return new Response('ok'); }
+  }
+  export default {};)");
+  std::string error;
+  host_->deliver(cell().cell, CellAlarm{0, world_.wall_now(), [&](Outcome<bool> outcome) {
+                                          error = outcome ? "none" : outcome.error().message;
+                                        }});
+  world_.run_for(std::chrono::minutes(14));
+  host_->sweep();
+  EXPECT_EQ(error, "");
+  world_.run_for(std::chrono::minutes(2));
+  host_->sweep();
+  EXPECT_EQ(error, "The handler did not end within 15 minutes.");
+  EXPECT_EQ(fetch(cell(), "/")->body, "ok");
+}
+
+// --- what is forgotten ---
+
+// The symptom was an object that called others all day, looked at their status only, and grew.
+TEST_F(Host, the_body_of_a_reply_that_an_object_forgets_is_given_up) {
+  load(R"(export class C extends DurableObject {
+    async fetch(r) {
+      const reply = await fetch('http://out/');
+      if (r.url.endsWith('/keep')) this.kept = reply;
+      if (r.url.endsWith('/half')) { const reader = reply.body.getReader(); await reader.read(); this.reader = reader; }
+      if (r.url.endsWith('/text')) return new Response(await reply.text());
+      return new Response(String(reply.status));
+    }
+  }
+  export default {};)");
+  std::vector<PipeWriter> writers;
+  std::vector<int> gone(4);
+  std::shared_ptr<Answer> text;
+  for (const char* path : {"/", "/keep", "/half", "/text"}) {
+    auto answer = fetch(cell(), path);
+    if (path == std::string("/text")) text = answer;
+    auto [writer, reader] = make_pipe();
+    writer->on_cancelled([&gone, i = writers.size()] { ++gone[i]; });
+    writer->write(Blob(std::string("part")));
+    fetched_.back().reply(HttpResponseMessage{200, "", "", std::move(reader)});
+    settle();
+    writers.push_back(std::move(writer));
+  }
+  collect_garbage();
+  EXPECT_EQ(gone, (std::vector<int>{1, 0, 0, 0}));
+  writers[3]->write(Blob(std::string(" and more")));
+  writers[3]->close();
+  settle();
+  EXPECT_EQ(text->body, "part and more");
+  host_->detach(cell().cell, JsError{"Error", "moved", {}, 0});
+  EXPECT_EQ(gone, (std::vector<int>{1, 1, 1, 0}));
+}
+
+// The symptom was an isolate that was ended for memory that it had given back.
+TEST_F(Host, cursors_that_are_forgotten_hold_nothing) {
+  load(R"(export class C extends DurableObject {
+    async fetch(r) {
+      const sql = this.ctx.storage.sql;
+      sql.exec('CREATE TABLE IF NOT EXISTS t (n)');
+      for (let i = 0; i < 200; ++i) sql.exec('INSERT INTO t VALUES (?)', i);
+      for (let i = 0; i < 30000; ++i) sql.exec('SELECT n FROM t').next();
+      return new Response('ok');
+    }
+  }
+  export default {};)",
+       [] {
+         IsolateLimits limits;
+         limits.array_buffer_bytes = 32 << 20;
+         limits.heap_bytes = 64 << 20;
+         return limits;
+       }());
+  cell().proven_at_once = true;
+  for (int i = 0; i < 3; ++i) {
+    auto answer = fetch(cell(), "/");
+    EXPECT_EQ(answer->body, "ok") << answer->error;
+  }
+  collect_garbage();
+  EXPECT_EQ(condemned_, 0);
+}
+
 TEST_F(Host, two_aborts_in_one_turn_are_one_reset) {
   load(R"(export class C extends DurableObject {
     fetch() { try { this.ctx.abort('one'); } catch {} this.ctx.abort('two'); }

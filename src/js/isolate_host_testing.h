@@ -110,6 +110,16 @@ class HostTest : public testing::Test, public IsolateServices {
   // Runs what can run without time passing.
   void settle() { world_.run_for(Duration(0)); }
 
+  // What nobody holds any more is found.
+  void collect_garbage() {
+    {
+      v8::Isolate::Scope isolate_scope(host_->isolate());
+      v8::HandleScope handles(host_->isolate());
+      host_->isolate()->LowMemoryNotification();
+    }
+    fetch("/garbage");  // any turn
+  }
+
   // What can be read now; "|end" and "|error" mark how it goes on.
   static std::string read(Answer& answer) {
     std::string text;

@@ -83,6 +83,7 @@ void IsolateHost::drain_turn() {
     report_unhandled();
     isolate_->PerformMicrotaskCheckpoint();
   }
+  run_forgotten();
   set_frame(isolate_, context_.Get(isolate_), v8::Undefined(isolate_));
   seat_->end();
 }

@@ -8,6 +8,7 @@
 #include <v8.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -46,6 +47,12 @@ class NativeHost {
   // it is set again; alarmSet, with a time or null, ends that.
   virtual bool hides_alarm(int32_t cell) = 0;
   virtual void alarm_was_set(int32_t cell) = 0;
+  // Calls `then` once the collector has found `object`, at the end of a turn; counts `bytes` as
+  // held by it. `then` must not run JavaScript.
+  virtual uint64_t when_forgotten(v8::Local<v8::Object> object, size_t bytes,
+                                  std::move_only_function<void()> then) = 0;
+  // Runs what is due now.
+  virtual void run_forgotten() = 0;
   // The backing store of a buffer that the host makes, filled by the caller.
   virtual std::unique_ptr<v8::BackingStore> new_buffer(size_t bytes) = 0;
   // The JavaScript error object: hooks.makeError(name, message, flags).

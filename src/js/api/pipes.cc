@@ -156,6 +156,12 @@ void pipe_tee(Args args) {
   args.GetReturnValue().Set(v8::Array::New(isolate, pair, 2));
 }
 
+void pipe_own(Args args) {
+  v8::MaybeLocal<v8::Object> holder;
+  if (args[1]->IsObject()) holder = args[1].As<v8::Object>();
+  isolate_host(args.GetIsolate()).own_reader(u32(args, 0), holder);
+}
+
 void pipe_length(Args args) {
   auto pipe = isolate_host(args.GetIsolate()).reader(u32(args, 0));
   double length = pipe && pipe->length() ? static_cast<double>(*pipe->length()) : -1;
@@ -165,7 +171,7 @@ void pipe_length(Args args) {
 constexpr NativeFunction kTable[] = {
     {"pipeCreate", pipe_create}, {"pipeWrite", pipe_write},   {"pipeClose", pipe_close},
     {"pipeAbort", pipe_abort},   {"pipeRead", pipe_read},     {"pipeCancel", pipe_cancel},
-    {"pipeTee", pipe_tee},       {"pipeLength", pipe_length},
+    {"pipeTee", pipe_tee},       {"pipeLength", pipe_length}, {"pipeOwn", pipe_own},
 };
 
 }  // namespace

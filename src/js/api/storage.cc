@@ -23,7 +23,7 @@ constexpr Batch kFirstBatch = {64, 64u << 10};
 constexpr Batch kNextBatch = {1024, 1u << 20};
 
 // What an open cursor holds outside of V8's heap, as a hint for the collector.
-constexpr int64_t kCursorBytes = 8192;
+constexpr size_t kCursorBytes = 8192;
 
 constexpr uint32_t kFlagRetryable = 1;
 constexpr uint32_t kFlagObjectReset = 8;
@@ -230,30 +230,11 @@ void fill_result(v8::Isolate* isolate, v8::Local<v8::Object> result, const SqlCu
 }
 
 // Closes the cursor of a result that JavaScript has forgotten.
-struct ForgottenResult {
-  v8::Isolate* isolate;
-  v8::Global<v8::Object> result;
-  std::weak_ptr<SqlCursorTable> table;
-  uint32_t number;
-
-  static void first_pass(const v8::WeakCallbackInfo<ForgottenResult>& info) {
-    ForgottenResult* self = info.GetParameter();
-    self->result.Reset();
-    if (auto table = self->table.lock()) table->remove(self->number);
-    info.SetSecondPassCallback(second_pass);
-  }
-  static void second_pass(const v8::WeakCallbackInfo<ForgottenResult>& info) {
-    std::unique_ptr<ForgottenResult> self(info.GetParameter());
-    self->isolate->AdjustAmountOfExternalAllocatedMemory(-kCursorBytes);
-  }
-};
-
 void close_when_forgotten(v8::Isolate* isolate, v8::Local<v8::Object> result,
                           const std::shared_ptr<SqlCursorTable>& table, uint32_t number) {
-  auto* watch =
-      new ForgottenResult{isolate, v8::Global<v8::Object>(isolate, result), table, number};
-  watch->result.SetWeak(watch, ForgottenResult::first_pass, v8::WeakCallbackType::kParameter);
-  isolate->AdjustAmountOfExternalAllocatedMemory(kCursorBytes);
+  native_host(isolate).when_forgotten(result, kCursorBytes, [weak = std::weak_ptr(table), number] {
+    if (auto open = weak.lock()) open->remove(number);
+  });
 }
 
 // The bindings of one exec; views into `texts` and into JavaScript's buffers.
@@ -322,7 +303,10 @@ void sql_exec(Args args) {
   } else {
     SqlCursor& open = *cursor;
     // Forgotten cursors are closed when the collector finds them: make it look.
-    if (storage->open_cursors()->is_full()) isolate->LowMemoryNotification();
+    if (storage->open_cursors()->is_full()) {
+      isolate->LowMemoryNotification();
+      native_host(isolate).run_forgotten();
+    }
     uint32_t number = storage->open_cursors()->add(std::move(cursor));
     if (number == 0) {
       return throw_error(isolate, "Error",
