@@ -44,9 +44,20 @@ inline constexpr const char* kHookNames[] = {
 class IsolateHost::Modules {
  public:
   std::unordered_map<std::string, v8::Global<v8::Module>> by_name;
-  std::unordered_map<int, std::string> names;  // by identity hash, for resolution
-  // What a synthetic module exports: by identity hash.
-  std::unordered_map<int, v8::Global<v8::Object>> synthetic_exports;
+  std::unordered_multimap<int, std::string> names;  // by identity hash, which is not unique
+  std::unordered_map<std::string, v8::Global<v8::Object>> synthetic_exports;
+
+  void add(v8::Isolate* isolate, const std::string& name, v8::Local<v8::Module> module) {
+    by_name[name].Reset(isolate, module);
+    names.emplace(module->GetIdentityHash(), name);
+  }
+  std::string name_of(v8::Isolate* isolate, v8::Local<v8::Module> module) const {
+    auto [from, to] = names.equal_range(module->GetIdentityHash());
+    for (auto it = from; it != to; ++it) {
+      if (by_name.at(it->second).Get(isolate) == module) return it->second;
+    }
+    return {};
+  }
 };
 
 template <class F>

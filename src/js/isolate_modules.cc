@@ -63,7 +63,7 @@ static v8::MaybeLocal<v8::Value> fill_synthetic(v8::Local<v8::Context> context,
 }
 
 v8::Local<v8::Object> IsolateHost::synthetic_exports(v8::Local<v8::Module> module) {
-  return modules_->synthetic_exports.at(module->GetIdentityHash()).Get(isolate_);
+  return modules_->synthetic_exports.at(modules_->name_of(isolate_, module)).Get(isolate_);
 }
 
 v8::MaybeLocal<v8::Module> IsolateHost::add_synthetic(const std::string& name,
@@ -79,9 +79,8 @@ v8::MaybeLocal<v8::Module> IsolateHost::add_synthetic(const std::string& name,
   }
   v8::Local<v8::Module> module = v8::Module::CreateSyntheticModule(
       isolate_, to_v8(isolate_, name), names, fill_synthetic);
-  modules_->by_name[name].Reset(isolate_, module);
-  modules_->names[module->GetIdentityHash()] = name;
-  modules_->synthetic_exports[module->GetIdentityHash()].Reset(isolate_, exports);
+  modules_->add(isolate_, name, module);
+  modules_->synthetic_exports[name].Reset(isolate_, exports);
   return module;
 }
 
@@ -116,8 +115,7 @@ v8::MaybeLocal<v8::Module> IsolateHost::compile_module(const CodeModule& m) {
     v8::ScriptCompiler::Source source(to_v8(isolate_, m.content.view()), origin);
     v8::Local<v8::Module> module;
     if (!v8::ScriptCompiler::CompileModule(isolate_, &source).ToLocal(&module)) return {};
-    modules_->by_name[m.name].Reset(isolate_, module);
-    modules_->names[module->GetIdentityHash()] = m.name;
+    modules_->add(isolate_, m.name, module);
     return module;
   }
   v8::Local<v8::Value> value;
@@ -145,8 +143,7 @@ v8::MaybeLocal<v8::Module> IsolateHost::resolve_module(v8::Local<v8::Context>,
                                                        v8::Local<v8::Module> referrer) {
   v8::Isolate* isolate = v8::Isolate::GetCurrent();
   IsolateHost& host = isolate_host(isolate);
-  auto it = host.modules_->names.find(referrer->GetIdentityHash());
-  std::string from = it == host.modules_->names.end() ? std::string() : it->second;
+  std::string from = host.modules_->name_of(isolate, referrer);
   return host.find_module(resolve_specifier(to_utf8(isolate, specifier), from), from);
 }
 

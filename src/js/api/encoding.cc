@@ -106,7 +106,9 @@ struct Decoder {
   bool fatal = false;
   bool keep_bom = false;
   bool at_start = true;
-  v8::Global<v8::Object> handle;
+  Decoder() = default;
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
   ~Decoder() {
     if (converter) ucnv_close(converter);
   }
@@ -135,17 +137,9 @@ void decoder_create(Args args) {
   shape->SetInternalFieldCount(1);
   v8::Local<v8::Object> object;
   if (!shape->NewInstance(isolate->GetCurrentContext()).ToLocal(&object)) return;
-  Decoder* raw = decoder.release();
-  object->SetAlignedPointerInInternalField(0, raw);
-  raw->handle.Reset(isolate, object);
-  raw->handle.SetWeak(
-      raw,
-      [](const v8::WeakCallbackInfo<Decoder>& info) {
-        info.GetParameter()->handle.Reset();
-        info.SetSecondPassCallback(
-            [](const v8::WeakCallbackInfo<Decoder>& second) { delete second.GetParameter(); });
-      },
-      v8::WeakCallbackType::kParameter);
+  object->SetAlignedPointerInInternalField(0, decoder.get());
+  constexpr size_t kDecoderBytes = 1024;  // a hint for the collector
+  native_host(isolate).when_forgotten(object, kDecoderBytes, [owned = std::move(decoder)] {});
   args.GetReturnValue().Set(object);
 }
 
