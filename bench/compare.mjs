@@ -61,7 +61,7 @@ function launch(name, command, args, env = {}) {
   running.add(child);
   child.once("exit", (code, signal) => {
     running.delete(child);
-    if (!child.stopping && !child.killed) console.error(`${name} ended (${code ?? signal}): ${child.said}`);
+    if (!child.killed) console.error(`${name} ended (${code ?? signal}): ${child.said}`);
   });
   return child;
 }
@@ -102,8 +102,7 @@ async function startWorkerd(config, flags = [], bucketPort = 9099) {
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
   const data = mkdtempSync(join(folder, "workerd-"));
-  const storage = config === "pinned" ? [] : ["-d", `do-storage=${data}`];
-  const args = ["serve", ...flags, workerdConfig(bucketPort), config, ...storage, "-s", `http=127.0.0.1:${port}`];
+  const args = ["serve", ...flags, workerdConfig(bucketPort), config, "-d", `do-storage=${data}`, "-s", `http=127.0.0.1:${port}`];
   const child = launch("workerd", WORKERD, args);
   await ready(child, url);
   return { name: "workerd", child, url };
@@ -184,14 +183,21 @@ async function local() {
   for (const server of servers) await stop(server);
 }
 
-async function cluster() {
-  const bucketPort = await freePort();
-  const bucketServer = launch("minis3", process.execPath, [join(here, "minis3.mjs"), `--port=${bucketPort}`, `--delay-ms=${BUCKET_DELAY_MS}`]);
-  const endpoint = `http://127.0.0.1:${bucketPort}`;
+// A bucket in memory: { port, stats(), server }, and how celld is told of it.
+async function startBucket(delayMs) {
+  const port = await freePort();
+  const child = launch("minis3", process.execPath, [join(here, "minis3.mjs"), `--port=${port}`, `--delay-ms=${delayMs}`]);
+  const endpoint = `http://127.0.0.1:${port}`;
   const stats = () => fetch(`${endpoint}/__stats`).then((r) => r.json());
   while (!(await stats().catch(() => false))) await sleep(20);
   const env = { AWS_ACCESS_KEY_ID: "k", AWS_SECRET_ACCESS_KEY: "s", AWS_REGION: "us-east-1" };
-  const starts = [() => startCelld("s3://bench/celld", ["--endpoint", endpoint], env), () => startWorkerd("cluster", ["--experimental"], bucketPort)];
+  return { child, port, stats, celld: ["s3://bench/celld", ["--endpoint", endpoint], env] };
+}
+
+async function cluster() {
+  const bucket = await startBucket(BUCKET_DELAY_MS);
+  const { stats } = bucket;
+  const starts = [() => startCelld(...bucket.celld), () => startWorkerd("cluster", ["--experimental"], bucket.port)];
   const scenarios = [
     ["one object c1", "/do/incr", 1], ["one object c100", "/do/incr", 100],
     ["300 objects c128", "/do/incr?n=k{r}", 128, ["--mod", "300"]],
@@ -223,29 +229,32 @@ async function cluster() {
     await stop(server);
   }
   table(rows);
-  bucketServer.stopping = true;
-  await stop({ child: bucketServer });
+  await stop(bucket);
 }
 
 const rssKb = (pid) => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1]);
 
 async function memory() {
   const OBJECTS = 10_000;
-  const IDLE_S = 15; // longer than the eviction of idle instances, which is at 10 s
+  const WORKERD_OBJECTS = 3_000; // it opens files for each, of 20,000 that a process may open here
+  const IDLE_S = 25; // longer than the eviction of idle instances, which begins after 10 s
   const rows = [["memory", "objects", "KiB an object, awake", "KiB an object, idle"]];
   for (const route of ["mem", "sql"]) {
-    for (const start of [() => startCelld(`file://${join(folder, `memory-${route}`)}`), () => startWorkerd("pinned")]) {
+    const bucket = await startBucket(0);
+    for (const start of [() => startCelld(...bucket.celld), () => startWorkerd("pinned")]) {
       const server = await start();
+      const objects = server.name === "workerd" ? WORKERD_OBJECTS : OBJECTS;
       await load(server, "warm-up", `/wake/${route}?n=warm`, 8, ["-n", "5000"]);
       await sleep(1000);
       const before = rssKb(server.child.pid);
-      await load(server, "wake", `/wake/${route}?n=o{i}`, 16, ["-n", String(OBJECTS)]);
+      await load(server, "wake", `/wake/${route}?n=o{i}`, 16, ["-n", String(objects)]);
       const awake = rssKb(server.child.pid);
       await sleep(IDLE_S * 1000);
       const idle = rssKb(server.child.pid);
-      rows.push([`${server.name} /wake/${route}`, OBJECTS, ((awake - before) / OBJECTS).toFixed(1), server.name === "workerd" ? "(pinned)" : ((idle - before) / OBJECTS).toFixed(1)]);
+      rows.push([`${server.name} /wake/${route}`, objects, ((awake - before) / objects).toFixed(1), server.name === "workerd" ? "(pinned)" : ((idle - before) / objects).toFixed(1)]);
       await stop(server);
     }
+    await stop(bucket);
   }
   table(rows);
 }

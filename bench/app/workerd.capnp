@@ -24,9 +24,9 @@ const cluster :Workerd.Config = (
   ),
 );
 
-# Objects never leave memory, and their storage is there as well: for the memory of many.
+# Objects never leave memory: for the memory of many.
 const pinned :Workerd.Config = (
-  services = [ (name = "main", worker = .pinnedWorker) ],
+  services = [ (name = "main", worker = .pinnedWorker), (name = "do-storage", disk = (writable = true)) ],
   sockets = .sockets,
 );
 
@@ -66,5 +66,5 @@ const pinnedWorker :Workerd.Worker = (
     (className = "Empty", uniqueKey = "bench-empty", enableSql = true, preventEviction = true),
     (className = "Room", uniqueKey = "bench-room", enableSql = true, preventEviction = true),
   ],
-  durableObjectStorage = (inMemory = void),
+  durableObjectStorage = (localDisk = "do-storage"),
 );

@@ -15,6 +15,8 @@ namespace celld {
 namespace {
 
 constexpr Duration kTick = std::chrono::milliseconds(500);
+// Idle cells evicted in one tick: a few milliseconds of the loop.
+constexpr size_t kEvictionsMax = 500;
 // An alarm handler that throws is tried this many times more, 2 s apart and doubling.
 constexpr uint32_t kAlarmRetriesMax = 6;
 constexpr Duration kAlarmRetryFirst = std::chrono::seconds(2);
@@ -445,7 +447,9 @@ void Loop::count_work() {
 
 void Loop::sweep_cells() {
   MonoTime now = world_.now();
+  size_t evicted = 0;
   for (auto& [id, r] : cells_) {
+    if (evicted == kEvictionsMax) break;  // the others at the next tick
     js::Cell& cell = r->cell;
     if (cell.state != js::Cell::State::kReady && cell.state != js::Cell::State::kCold) continue;
     if (!cell.idle() || cell.gated() || r->activating) continue;
@@ -453,6 +457,7 @@ void Loop::sweep_cells() {
     if (cell.isolate && idle >= options_.idle_evict) {
       cell.isolate->detach(cell, js::JsError{"Error", "Durable Object was evicted.", {}, js::kRetryable});
       cell.storage->close_idle();
+      ++evicted;
     }
     if (!cell.isolate && idle >= options_.idle_release) begin_release(*r);
   }
