@@ -168,11 +168,12 @@ async function local() {
     ["hello c1", "/hello", 1], ["hello c32", "/hello", 32],
     ["object in memory c32", "/do/mem", 32], ["object rpc c32", "/rpc/mem", 32],
     ["object SQL read c1", "/do/read", 1], ["object SQL read c32", "/do/read", 32],
-    ["read of 1000 objects c32", "/do/read?n=k{r}", 32, ["--mod", "1000"]],
+    ["SQL read of 200 objects c32", "/do/read?n=k{r}", 32, ["--mod", "200"]],
     ["SQL write c1", "/do/incr", 1], ["SQL write c32", "/do/incr", 32], ["SQL write c128", "/do/incr", 128],
     ["kv get and put c32", "/kv/incr", 32],
-    ["SQL write 1000 objects c32", "/do/incr?n=k{r}", 32, ["--mod", "1000"]],
+    ["SQL write to 200 objects c32", "/do/incr?n=k{r}", 32, ["--mod", "200"]],
   ];
+  for (const server of servers) await load(server, "create 200", "/do/incr?n=k{i}", 16, ["-n", "200", "--mod", "200"]);
   const rows = [["local", "celld rps", "workerd rps", "rps x", "celld cpu us", "workerd cpu us", "cpu x", "celld p99 ms", "workerd p99 ms", "other cores"]];
   for (const [label, path, connections, bounds] of scenarios) {
     if (only.size && ![...only].some((part) => label.includes(part))) continue;
