@@ -238,7 +238,7 @@ const rssKb = (pid) => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/s
 async function memory() {
   const OBJECTS = 10_000;
   const WORKERD_OBJECTS = 3_000; // it opens files for each, of 20,000 that a process may open here
-  const IDLE_S = 25; // longer than the eviction of idle instances, which begins after 10 s
+  const IDLE_S = 45; // idle instances are evicted after 10 s, some hundreds at a time, and commits drained within 30 s
   const rows = [["memory", "objects", "KiB an object, awake", "KiB an object, idle"]];
   for (const route of ["mem", "sql"]) {
     const bucket = await startBucket(0);

@@ -1,7 +1,9 @@
 // One database page: shared, immutable once published, counted across threads.
 //
 // The page store of a cell, the journal buffer, a drain and a snapshot hold the same page at the
-// same time; a writer that finds the count above one copies first.
+// same time; a writer that finds the count above one copies first. Pages live in slabs of their own: they
+// stay for long, and between short-lived allocations of the same size would keep those from ever being
+// given back to the system.
 #pragma once
 
 #include <atomic>
@@ -52,9 +54,17 @@ class PageRef {
   friend bool operator==(const PageRef& a, const PageRef& b) { return a.page_ == b.page_; }
 
  private:
+  // Any thread. All calls are for the same size.
+  static void* allocate_bytes(size_t bytes);
+  static void free_bytes(void* page);
+
   struct Page {
     std::atomic<uint32_t> owners{1};
-    uint8_t bytes[kPageSize];
+    alignas(8) uint8_t bytes[kPageSize];
+#ifndef __SANITIZE_ADDRESS__  // which wants to see each page come and go
+    static void* operator new(size_t bytes) { return allocate_bytes(bytes); }
+    static void operator delete(void* page) { free_bytes(page); }
+#endif
   };
   Page* page_ = nullptr;
 };

@@ -1,6 +1,7 @@
 // The cells of a loop: activation, delivery, eviction, alarms, new code.
 #include "node/loop.h"
 
+#include <malloc.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -17,6 +18,10 @@ namespace {
 constexpr Duration kTick = std::chrono::milliseconds(500);
 // Idle cells evicted in one tick: a few milliseconds of the loop.
 constexpr size_t kEvictionsMax = 500;
+// The allocator gives free memory back after this many evictions (some 20 MB), and not more often than
+// this, since it walks through all of it.
+constexpr size_t kTrimAfter = 500;
+constexpr Duration kTrimPause = std::chrono::seconds(10);
 // An alarm handler that throws is tried this many times more, 2 s apart and doubling.
 constexpr uint32_t kAlarmRetriesMax = 6;
 constexpr Duration kAlarmRetryFirst = std::chrono::seconds(2);
@@ -460,6 +465,13 @@ void Loop::sweep_cells() {
       ++evicted;
     }
     if (!cell.isolate && idle >= options_.idle_release) begin_release(*r);
+  }
+  evicted_untrimmed_ += evicted;
+  if (evicted_untrimmed_ >= kTrimAfter && now >= trimmed_at_ + kTrimPause) {
+    // What evicted cells leave lies between what others use: without this the process keeps all of it.
+    malloc_trim(0);
+    evicted_untrimmed_ = 0;
+    trimmed_at_ = now;
   }
 }
 

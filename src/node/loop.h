@@ -132,6 +132,8 @@ class Loop final : public js::IsolateServices {
   Duration retry_load_delay_{0};
   std::unordered_map<CellId, std::unique_ptr<Resident>> cells_;
   std::atomic<size_t> work_count_{0};
+  size_t evicted_untrimmed_ = 0;  // since the allocator last gave memory back
+  MonoTime trimmed_at_;
   bool stopping_ = false;
   bool fenced_ = false;
 };
