@@ -16,7 +16,8 @@ export class Bell extends DurableObject {
     this.running = true;
     if (mode === "slow") await scheduler.wait(300);
     this.running = false;
-    if (mode === "again" && rings.length < 3) await this.set(0, "again");
+    // A later moment each time: workerd forgets an alarm set for the millisecond of the one that rings.
+    if (mode === "again" && rings.length < 3) await this.set(20, "again");
     if (mode === "deletes") await storage.deleteAlarm();
     if (mode === "resets" && rings.length === 1) await storage.setAlarm(Date.now() + 3_600_000);
     if (mode === "fails once" && rings.length === 1) throw new Error("the alarm failed");
