@@ -48,7 +48,7 @@ Bucket::Bucket(World& world, ObjectStore& store, Duration request_timeout,
     : world_(world), store_(store), request_timeout_(request_timeout), stopped_(std::move(stopped)) {}
 
 Deadline Bucket::request_deadline(Deadline deadline) {
-  return Deadline{std::min(deadline.at, world_.now() + request_timeout_)};
+  return deadline.sooner(world_.now() + request_timeout_);
 }
 
 Task<Result<StoredObject>> Bucket::get(std::string key, Deadline deadline) {

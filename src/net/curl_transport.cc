@@ -58,6 +58,15 @@ struct Transfer final : CurlCall {
     }
   }
 
+  // The caller has cancelled.
+  void give_up() {
+    if (easy == nullptr) return;  // it has ended meanwhile
+    engine.remove(easy);
+    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, nullptr);
+    engine.release(std::exchange(easy, nullptr));
+    outcome.set(fail(call.deadline.error(name())));
+  }
+
   static size_t on_header(char* data, size_t, size_t size, void* self) {
     auto& t = *static_cast<Transfer*>(self);
     std::string_view line(data, size);
@@ -117,10 +126,10 @@ struct Transfer final : CurlCall {
     if (!target || !(call.url.starts_with("http://") || call.url.starts_with("https://"))) {
       return fail(Error::invalid(name() + ": not an http or https URL"));
     }
+    if (call.deadline.passed(world.now())) return fail(call.deadline.error(name()));
     long timeout_ms = 0;
     if (call.deadline.at != MonoTime::max()) {
       auto left = call.deadline.at - world.now();
-      if (left <= Duration(0)) return fail(Error::deadline(name() + ": the deadline has passed"));
       auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
       timeout_ms = static_cast<long>(std::clamp<int64_t>(ms, 1, 24ll * 3600 * 1000));
     }
@@ -198,12 +207,20 @@ CurlTransport::~CurlTransport() {
 
 Task<Result<HttpReply>> CurlTransport::perform(HttpCall call) {
   auto state = state_;  // outlives this when the transport is destroyed meanwhile
+  const Deadline deadline = call.deadline;
   auto transfer = std::make_shared<Transfer>(*state->engine, state->world, std::move(call));
   CO_TRY(transfer->prepare(state->world));
   if (auto added = state->engine->add(transfer->easy, transfer); !added) {
     state->engine->release(std::exchange(transfer->easy, nullptr));
     co_return fail(std::move(added).error());
   }
+  Cancellation::Listener cancelled;
+  cancelled.attach(deadline.cancellation, [&world = state->world, weak = std::weak_ptr(transfer)] {
+    // Not at once: the caller may stand inside a callback of curl.
+    world.post([weak] {
+      if (auto running = weak.lock()) running->give_up();
+    });
+  });
   co_return co_await transfer->outcome.take();
 }
 

@@ -157,6 +157,32 @@ TEST_F(CurlTransportTest, the_deadline_ends_a_call) {
   EXPECT_EQ(reply.error().code, ErrorCode::kDeadline);
 }
 
+TEST_F(CurlTransportTest, a_cancelled_call_ends_and_leaves_the_transport_usable) {
+  std::shared_ptr<HttpExchange> held;
+  handler = [&](auto e) { held = std::move(e); };
+  Cancellation cancellation;
+  auto outcome = begin({.method = "PUT",
+                        .url = url(),
+                        .body = Blob(std::string(1 << 20, 'x')),
+                        .deadline = world.deadline_in(8s).cancelled_by(cancellation)});
+  ASSERT_TRUE(loop.run_until([&] { return held != nullptr; }));
+  cancellation.cancel();
+  EXPECT_FALSE(outcome->has_value()) << "nobody is resumed inside cancel()";
+  ASSERT_TRUE(loop.run_until([&] { return outcome->has_value(); }));
+  ASSERT_FALSE(**outcome);
+  EXPECT_EQ((**outcome).error().code, ErrorCode::kCancelled);
+  handler = [](auto e) { e->respond(200, "", "", Blob("next")); };
+  auto reply = perform({.method = "GET", .url = url()});
+  ASSERT_TRUE(reply) << reply.error().message;
+  EXPECT_EQ(reply->body, "next");
+  EXPECT_EQ(accepted, 2) << "a connection with half a request on it is not used again";
+  reply = perform({.method = "GET",
+                   .url = url(),
+                   .deadline = world.deadline_in(8s).cancelled_by(cancellation)});
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().code, ErrorCode::kCancelled);
+}
+
 TEST_F(CurlTransportTest, redirects_are_replies) {
   handler = [](auto e) { e->respond(302, "", "location\n/elsewhere\n", Blob()); };
   auto reply = perform({.method = "GET", .url = url()});

@@ -1,8 +1,11 @@
 #include "net/curl_transport.h"
+#include "store/fault_store.h"
 #include "store/file_store.h"
 #include "store/file_temp_dir.h"
 #include "store/memory_store.h"
+#include "store/metered_store.h"
 #include "store/prefix_store.h"
+#include "store/retry_store.h"
 #include "store/s3_server_testing.h"
 #include "store/s3_store.h"
 #include "store/store_conformance.h"
@@ -48,6 +51,19 @@ struct PrefixUnderTest final : MemoryUnderTest {
   ObjectStore& store() override { return *prefix; }
   std::shared_ptr<MemoryStore> shared;
   std::unique_ptr<PrefixStore> prefix;
+};
+
+// Everything that wraps a store, one around the other.
+struct DecoratedUnderTest final : MemoryUnderTest {
+  DecoratedUnderTest() : MemoryUnderTest(MemoryStore::Tokens::kUnique) {
+    auto inner = std::make_shared<MemoryStore>(virtual_world);
+    auto faults = std::make_shared<FaultStore>(virtual_world, inner, std::chrono::milliseconds(2));
+    auto metered = std::make_shared<MeteredStore>(faults);
+    auto prefix = std::make_shared<PrefixStore>(metered, "prefix/");
+    retry = std::make_unique<RetryStore>(virtual_world, prefix, RetryStore::Options());
+  }
+  ObjectStore& store() override { return *retry; }
+  std::unique_ptr<RetryStore> retry;
 };
 
 // A bucket of its own for each test, on a server of its own for each kind.
@@ -120,6 +136,7 @@ INSTANTIATE_TEST_SUITE_P(
             "memory_content",
             [] { return std::make_unique<MemoryUnderTest>(MemoryStore::Tokens::kContent); }},
         StoreBackend{"prefix", [] { return std::make_unique<PrefixUnderTest>(); }},
+        StoreBackend{"decorated", [] { return std::make_unique<DecoratedUnderTest>(); }},
         StoreBackend{"file", [] { return std::make_unique<FileUnderTest>(); }},
         StoreBackend{"s3", [] { return make_s3<1>({}); }},
         StoreBackend{"s3_small_pages",

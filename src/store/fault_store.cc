@@ -86,7 +86,7 @@ Task<R> FaultStore::perform(StoreOp op, std::string key, std::move_only_function
   world.spawn(travel<R>(world, journey, std::move(request), fault, where));
   while (!journey->reply) {
     bool arrived = co_await journey->arrived.wait_until(deadline);
-    if (!arrived) co_return failure<R>(Error::deadline(where + ": no reply in time (injected)"));
+    if (!arrived) co_return failure<R>(deadline.error(where + ": no reply in time (injected)"));
   }
   co_return std::move(*journey->reply);
 }
@@ -107,6 +107,13 @@ Task<Result<StoredObject>> FaultStore::get_range(std::string key, ByteRange rang
   return perform(StoreOp::kGetRange, std::move(key), std::move(request), deadline);
 }
 
+Task<Result<ObjectInfo>> FaultStore::head(std::string key, Deadline deadline) {
+  std::move_only_function<Task<Result<ObjectInfo>>()> request = [inner = inner_, key] {
+    return inner->head(key, Deadline::never());
+  };
+  return perform(StoreOp::kHead, std::move(key), std::move(request), deadline);
+}
+
 Task<SwapResult> FaultStore::put_if(std::string key, Blob body, Condition condition,
                                     Deadline deadline) {
   std::move_only_function<Task<SwapResult>()> request =
@@ -124,11 +131,73 @@ Task<Result<Version>> FaultStore::put(std::string key, Blob body, Deadline deadl
   return perform(StoreOp::kPut, std::move(key), std::move(request), deadline);
 }
 
+// A request that is under way keeps the inner upload alive.
+class FaultStore::FaultUpload final : public Upload {
+ public:
+  FaultUpload(FaultStore& store, std::string key, std::shared_ptr<Upload> inner)
+      : store_(store), key_(std::move(key)), inner_(std::move(inner)) {}
+
+  Task<Result<void>> put_part(uint32_t number, Blob body, Deadline deadline) override {
+    std::move_only_function<Task<Result<void>>()> request =
+        [store = store_.inner_, inner = inner_, number, body = std::move(body)] {
+          return inner->put_part(number, body, Deadline::never());
+        };
+    return store_.perform(StoreOp::kPutPart, key_, std::move(request), deadline);
+  }
+  Task<Result<Version>> finish(Deadline deadline) override {
+    std::move_only_function<Task<Result<Version>>()> request =
+        [store = store_.inner_, inner = inner_] { return inner->finish(Deadline::never()); };
+    return store_.perform(StoreOp::kFinishUpload, key_, std::move(request), deadline);
+  }
+  Task<Result<void>> abort(Deadline deadline) override {
+    std::move_only_function<Task<Result<void>>()> request =
+        [store = store_.inner_, inner = inner_] { return inner->abort(Deadline::never()); };
+    return store_.perform(StoreOp::kAbortUpload, key_, std::move(request), deadline);
+  }
+
+ private:
+  FaultStore& store_;
+  const std::string key_;
+  const std::shared_ptr<Upload> inner_;
+};
+
+Task<Result<std::unique_ptr<Upload>>> FaultStore::begin_upload(std::string key,
+                                                               uint64_t part_bytes,
+                                                               Deadline deadline) {
+  std::move_only_function<Task<Result<std::unique_ptr<Upload>>>()> request =
+      [inner = inner_, key, part_bytes] {
+        return inner->begin_upload(key, part_bytes, Deadline::never());
+      };
+  auto begun = co_await perform(StoreOp::kBeginUpload, key, std::move(request), deadline);
+  if (!begun) co_return fail(std::move(begun).error());
+  std::shared_ptr<Upload> inner = std::move(*begun);
+  co_return std::make_unique<FaultUpload>(*this, std::move(key), std::move(inner));
+}
+
 Task<Result<void>> FaultStore::remove(std::string key, Deadline deadline) {
   std::move_only_function<Task<Result<void>>()> request = [inner = inner_, key] {
     return inner->remove(key, Deadline::never());
   };
   return perform(StoreOp::kRemove, std::move(key), std::move(request), deadline);
+}
+
+Task<std::vector<Result<void>>> FaultStore::remove_many(std::vector<std::string> keys,
+                                                        Deadline deadline) {
+  using Outcomes = std::vector<Result<void>>;
+  const size_t count = keys.size();
+  std::string first = keys.empty() ? std::string() : keys.front();
+  auto send = [](std::shared_ptr<ObjectStore> inner,
+                 std::vector<std::string> all) -> Task<Result<Outcomes>> {
+    co_return co_await inner->remove_many(std::move(all), Deadline::never());
+  };
+  std::move_only_function<Task<Result<Outcomes>>()> request = [inner = inner_, send,
+                                                               keys = std::move(keys)] {
+    return send(inner, keys);
+  };
+  auto outcomes =
+      co_await perform(StoreOp::kRemoveMany, std::move(first), std::move(request), deadline);
+  if (outcomes) co_return std::move(*outcomes);
+  co_return Outcomes(count, fail(outcomes.error()));
 }
 
 Task<Result<ListPage>> FaultStore::list(ListRequest request, Deadline deadline) {

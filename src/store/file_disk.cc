@@ -195,6 +195,16 @@ Result<StoredObject> FileDisk::read(std::string_view key, const ByteRange* range
   return out;
 }
 
+Result<ObjectInfo> FileDisk::stat(std::string_view key) {
+  TRY_ASSIGN(OpenObject object, open_object(objects_->root_fd(), key));
+  published_.wait_for(key);
+  TRY(health_->check());
+  ObjectInfo info;
+  info.version.token = std::move(object.header.token);
+  info.bytes = object.header.body_bytes;
+  return info;
+}
+
 Result<FileDisk::Temp> FileDisk::write_temp(const Blob& body) {
   Temp temp(session_.get(), std::to_string(++temp_count_), random_hex(kTokenBytes / 2));
   UniqueFd fd(::openat(temp.dir, temp.name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));

@@ -45,6 +45,7 @@ class FileDisk {
 
   // `range` null: the whole object.
   Result<StoredObject> read(std::string_view key, const ByteRange* range);
+  Result<ObjectInfo> stat(std::string_view key);
   SwapResult create(std::string_view key, const Blob& body, const Abandoned& abandoned);
   SwapResult swap(std::string_view key, const Blob& body, const Version& version,
                   const Abandoned& abandoned);

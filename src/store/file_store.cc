@@ -65,9 +65,7 @@ std::string FileStore::describe() const { return "file://" + disk_->path(); }
 template <class R, class Work>
 Task<R> FileStore::on_disk(std::string what, Deadline deadline, Work work) {
   const std::string where = describe() + ": " + what;
-  if (deadline.at <= world_.now()) {
-    co_return failure<R>(Error::deadline(where + ": the deadline has passed"));
-  }
+  if (deadline.passed(world_.now())) co_return failure<R>(deadline.error(where));
   auto pending = std::make_shared<Pending<R>>(world_);
   FilePool::Job job = [pending, disk = disk_, work = std::move(work)](FilePool::Fate fate) mutable {
     R result = failure<R>(Error::cancelled("the store was closed"));
@@ -95,6 +93,11 @@ Task<R> FileStore::on_disk(std::string what, Deadline deadline, Work work) {
       pending->done.set(failure<R>(Error::deadline("the deadline passed")));
     });
   }
+  Cancellation::Listener cancelled;
+  cancelled.attach(deadline.cancellation, [pending, deadline] {
+    pending->abandoned.store(true, std::memory_order_relaxed);
+    pending->done.set(failure<R>(deadline.error("on its way to the disk")));
+  });
   R result = co_await pending->done.take();
   co_return with_context(std::move(result), where);
 }
@@ -127,6 +130,14 @@ Task<Result<StoredObject>> FileStore::get_range(std::string key, ByteRange range
     return disk.read(key, &range);
   };
   auto task = on_disk<Result<StoredObject>>(std::move(what), deadline, std::move(work));
+  co_return co_await std::move(task);
+}
+
+Task<Result<ObjectInfo>> FileStore::head(std::string key, Deadline deadline) {
+  if (auto ok = check_key(key); !ok) co_return fail(ok.error().at(describe()));
+  std::string what = "head '" + printable_key(key) + "'";
+  auto work = [key = std::move(key)](FileDisk& disk, const Abandoned&) { return disk.stat(key); };
+  auto task = on_disk<Result<ObjectInfo>>(std::move(what), deadline, std::move(work));
   co_return co_await std::move(task);
 }
 

@@ -36,6 +36,7 @@ class FileStore final : public ObjectStore {
   Task<Result<StoredObject>> get(std::string key, Deadline deadline) override;
   Task<Result<StoredObject>> get_range(std::string key, ByteRange range,
                                        Deadline deadline) override;
+  Task<Result<ObjectInfo>> head(std::string key, Deadline deadline) override;
   Task<SwapResult> put_if(std::string key, Blob body, Condition condition,
                           Deadline deadline) override;
   Task<Result<Version>> put(std::string key, Blob body, Deadline deadline) override;

@@ -76,6 +76,16 @@ Task<Result<StoredObject>> MemoryStore::get_range(std::string key, ByteRange ran
   co_return result;
 }
 
+Task<Result<ObjectInfo>> MemoryStore::head(std::string key, Deadline) {
+  if (auto ok = check_key(key); !ok) co_return fail(where("head", key, ok.error()));
+  Result<ObjectInfo> result = fail(where("head", key, Error::not_found("no such object")));
+  if (auto it = objects_.find(key); it != objects_.end()) {
+    result = ObjectInfo{it->second.version, it->second.body.size()};
+  }
+  co_await next_turn(world_);
+  co_return result;
+}
+
 Task<SwapResult> MemoryStore::put_if(std::string key, Blob body, Condition condition, Deadline) {
   if (auto ok = check_key(key); !ok) {
     co_return SwapResult::ambiguous(where("put", key, ok.error()));

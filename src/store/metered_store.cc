@@ -40,6 +40,18 @@ std::string_view to_string(StoreOp op) {
       return "delete";
     case StoreOp::kList:
       return "list";
+    case StoreOp::kHead:
+      return "head";
+    case StoreOp::kRemoveMany:
+      return "delete-many";
+    case StoreOp::kBeginUpload:
+      return "begin-upload";
+    case StoreOp::kPutPart:
+      return "put-part";
+    case StoreOp::kFinishUpload:
+      return "finish-upload";
+    case StoreOp::kAbortUpload:
+      return "abort-upload";
   }
   return "?";
 }
@@ -126,6 +138,13 @@ Task<Result<StoredObject>> MeteredStore::get_range(std::string key, ByteRange ra
   co_return result;
 }
 
+Task<Result<ObjectInfo>> MeteredStore::head(std::string key, Deadline deadline) {
+  Call call = begin(StoreOp::kHead, key, 0);
+  Result<ObjectInfo> result = co_await inner_->head(std::move(key), deadline);
+  end(call, outcome_of(result));
+  co_return result;
+}
+
 Task<SwapResult> MeteredStore::put_if(std::string key, Blob body, Condition condition,
                                       Deadline deadline) {
   Call call = begin(StoreOp::kPutIf, key, body.size());
@@ -145,11 +164,61 @@ Task<Result<Version>> MeteredStore::put(std::string key, Blob body, Deadline dea
   co_return result;
 }
 
+class MeteredStore::MeteredUpload final : public Upload {
+ public:
+  MeteredUpload(MeteredStore& store, std::string key, std::unique_ptr<Upload> inner)
+      : store_(store), key_(std::move(key)), inner_(std::move(inner)) {}
+
+  Task<Result<void>> put_part(uint32_t number, Blob body, Deadline deadline) override {
+    Call call = store_.begin(StoreOp::kPutPart, key_, body.size());
+    Result<void> result = co_await inner_->put_part(number, std::move(body), deadline);
+    store_.end(call, outcome_of(result));
+    co_return result;
+  }
+  Task<Result<Version>> finish(Deadline deadline) override {
+    Call call = store_.begin(StoreOp::kFinishUpload, key_, 0);
+    Result<Version> result = co_await inner_->finish(deadline);
+    store_.end(call, outcome_of(result));
+    co_return result;
+  }
+  Task<Result<void>> abort(Deadline deadline) override {
+    Call call = store_.begin(StoreOp::kAbortUpload, key_, 0);
+    Result<void> result = co_await inner_->abort(deadline);
+    store_.end(call, outcome_of(result));
+    co_return result;
+  }
+
+ private:
+  MeteredStore& store_;
+  const std::string key_;
+  const std::unique_ptr<Upload> inner_;
+};
+
+Task<Result<std::unique_ptr<Upload>>> MeteredStore::begin_upload(std::string key,
+                                                                 uint64_t part_bytes,
+                                                                 Deadline deadline) {
+  Call call = begin(StoreOp::kBeginUpload, key, 0);
+  Result<std::unique_ptr<Upload>> inner = co_await inner_->begin_upload(key, part_bytes, deadline);
+  end(call, outcome_of(inner));
+  if (!inner) co_return fail(std::move(inner).error());
+  co_return std::make_unique<MeteredUpload>(*this, std::move(key), std::move(*inner));
+}
+
 Task<Result<void>> MeteredStore::remove(std::string key, Deadline deadline) {
   Call call = begin(StoreOp::kRemove, key, 0);
   Result<void> result = co_await inner_->remove(std::move(key), deadline);
   end(call, outcome_of(result));
   co_return result;
+}
+
+Task<std::vector<Result<void>>> MeteredStore::remove_many(std::vector<std::string> keys,
+                                                          Deadline deadline) {
+  Call call = begin(StoreOp::kRemoveMany, keys.empty() ? std::string_view() : keys.front(), 0);
+  std::vector<Result<void>> results = co_await inner_->remove_many(std::move(keys), deadline);
+  OpCounts outcome;
+  for (const auto& result : results) outcome.failed |= result ? 0 : 1;
+  end(call, outcome);
+  co_return results;
 }
 
 Task<Result<ListPage>> MeteredStore::list(ListRequest request, Deadline deadline) {

@@ -13,10 +13,24 @@
 
 namespace celld {
 
-enum class StoreOp : uint8_t { kGet, kGetRange, kPutIf, kPut, kRemove, kList };
-inline constexpr size_t kStoreOps = 6;
+enum class StoreOp : uint8_t {
+  kGet,
+  kGetRange,
+  kPutIf,
+  kPut,
+  kRemove,
+  kList,
+  kHead,
+  kRemoveMany,  // one call, whatever the store makes of it
+  kBeginUpload,
+  kPutPart,
+  kFinishUpload,
+  kAbortUpload,
+};
+inline constexpr size_t kStoreOps = 12;
 
-// "get", "get-range", "put-if", "put", "delete", "list".
+// "get", "get-range", "put-if", "put", "delete", "list", "head", "delete-many", "begin-upload",
+// "put-part", "finish-upload", "abort-upload".
 std::string_view to_string(StoreOp op);
 
 struct OpCounts {
@@ -61,14 +75,20 @@ class MeteredStore final : public ObjectStore {
   Task<Result<StoredObject>> get(std::string key, Deadline deadline) override;
   Task<Result<StoredObject>> get_range(std::string key, ByteRange range,
                                        Deadline deadline) override;
+  Task<Result<ObjectInfo>> head(std::string key, Deadline deadline) override;
   Task<SwapResult> put_if(std::string key, Blob body, Condition condition,
                           Deadline deadline) override;
   Task<Result<Version>> put(std::string key, Blob body, Deadline deadline) override;
+  Task<Result<std::unique_ptr<Upload>>> begin_upload(std::string key, uint64_t part_bytes,
+                                                     Deadline deadline) override;
   Task<Result<void>> remove(std::string key, Deadline deadline) override;
+  Task<std::vector<Result<void>>> remove_many(std::vector<std::string> keys,
+                                              Deadline deadline) override;
   Task<Result<ListPage>> list(ListRequest request, Deadline deadline) override;
   std::string describe() const override { return inner_->describe(); }
 
  private:
+  class MeteredUpload;
   struct Call {
     StoreOp op;
     std::string area;

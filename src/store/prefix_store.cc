@@ -32,6 +32,12 @@ Task<Result<StoredObject>> PrefixStore::get_range(std::string key, ByteRange ran
   co_return co_await inner_->get_range(std::move(full), range, deadline);
 }
 
+Task<Result<ObjectInfo>> PrefixStore::head(std::string key, Deadline deadline) {
+  if (auto ok = check_key(key); !ok) co_return fail(ok.error().at(describe()));
+  std::string full = prefix_ + key;
+  co_return co_await inner_->head(std::move(full), deadline);
+}
+
 Task<SwapResult> PrefixStore::put_if(std::string key, Blob body, Condition condition,
                                      Deadline deadline) {
   if (auto ok = check_key(key); !ok) co_return SwapResult::ambiguous(ok.error().at(describe()));
@@ -46,10 +52,35 @@ Task<Result<Version>> PrefixStore::put(std::string key, Blob body, Deadline dead
   co_return co_await inner_->put(std::move(full), std::move(body), deadline);
 }
 
+Task<Result<std::unique_ptr<Upload>>> PrefixStore::begin_upload(std::string key,
+                                                                uint64_t part_bytes,
+                                                                Deadline deadline) {
+  if (auto ok = check_key(key); !ok) co_return fail(ok.error().at(describe()));
+  std::string full = prefix_ + key;
+  co_return co_await inner_->begin_upload(std::move(full), part_bytes, deadline);
+}
+
 Task<Result<void>> PrefixStore::remove(std::string key, Deadline deadline) {
   if (auto ok = check_key(key); !ok) co_return fail(ok.error().at(describe()));
   std::string full = prefix_ + key;
   co_return co_await inner_->remove(std::move(full), deadline);
+}
+
+Task<std::vector<Result<void>>> PrefixStore::remove_many(std::vector<std::string> keys,
+                                                         Deadline deadline) {
+  std::vector<Result<void>> outcomes;
+  std::vector<std::string> full;
+  for (const std::string& key : keys) {
+    Result<void> ok = check_key(key);
+    if (ok) full.push_back(prefix_ + key);
+    outcomes.push_back(ok ? Result<void>() : fail(ok.error().at(describe())));
+  }
+  std::vector<Result<void>> removed = co_await inner_->remove_many(std::move(full), deadline);
+  auto next = removed.begin();
+  for (Result<void>& outcome : outcomes) {
+    if (outcome) outcome = std::move(*next++);
+  }
+  co_return outcomes;
 }
 
 Task<Result<ListPage>> PrefixStore::list(ListRequest request, Deadline deadline) {

@@ -11,7 +11,7 @@
 
 namespace celld {
 
-// Reads, plain puts, deletes and lists that fail for a while (kUnavailable, kOverloaded) are
+// Reads, plain puts, parts of uploads, deletes and lists that fail for a while (kUnavailable, kOverloaded) are
 // repeated with exponential backoff and full jitter, not before the store's Retry-After, and never
 // past the deadline. put_if passes through once, whatever happens.
 class RetryStore final : public ObjectStore {
@@ -31,18 +31,25 @@ class RetryStore final : public ObjectStore {
   Task<Result<StoredObject>> get(std::string key, Deadline deadline) override;
   Task<Result<StoredObject>> get_range(std::string key, ByteRange range,
                                        Deadline deadline) override;
+  Task<Result<ObjectInfo>> head(std::string key, Deadline deadline) override;
   Task<SwapResult> put_if(std::string key, Blob body, Condition condition,
                           Deadline deadline) override;
   Task<Result<Version>> put(std::string key, Blob body, Deadline deadline) override;
+  Task<Result<std::unique_ptr<Upload>>> begin_upload(std::string key, uint64_t part_bytes,
+                                                     Deadline deadline) override;
   Task<Result<void>> remove(std::string key, Deadline deadline) override;
+  Task<std::vector<Result<void>>> remove_many(std::vector<std::string> keys,
+                                              Deadline deadline) override;
   Task<Result<ListPage>> list(ListRequest request, Deadline deadline) override;
   std::string describe() const override { return inner_->describe(); }
 
   uint64_t retries() const { return retries_; }
 
  private:
+  class RetriedUpload;
   template <class R>
   Task<R> repeat(std::move_only_function<Task<R>()> attempt, Deadline deadline);
+  void earn();
   // How long to wait before the next attempt, or nothing to give up.
   std::optional<Duration> next_wait(const Error& error, uint32_t attempts, Deadline deadline);
 

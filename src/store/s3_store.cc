@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/hex.h"
 #include "store/key.h"
 #include "store/s3_reply.h"
 
@@ -184,6 +185,26 @@ Task<Result<StoredObject>> S3Store::get_range(std::string key, ByteRange range, 
   object.body = Blob(std::move(reply->body));
   object.version = std::move(*version);
   co_return object;
+}
+
+Task<Result<ObjectInfo>> S3Store::head(std::string key, Deadline deadline) {
+  if (auto ok = check_key(key); !ok) co_return fail(ok.error().at(describe()));
+  const std::string context = where("head", key);
+  Request request = object_request("HEAD", key);
+  Result<HttpReply> reply = co_await send(std::move(request), deadline);
+  if (!reply) co_return fail(reply.error().at(context));
+  // The reply to a HEAD has no body, so it cannot say what is missing. A GET can.
+  if (reply->status == 404) co_return co_await ObjectStore::head(std::move(key), deadline);
+  if (reply->status != 200) co_return fail(s3_error(*reply).at(context));
+  Result<Version> version = s3_version(*reply);
+  if (!version) co_return fail(version.error().at(context));
+  auto length = find_header(*reply, "content-length");
+  auto bytes = length ? parse_decimal(*length) : std::optional<uint64_t>();
+  if (!bytes) co_return fail(Error::unsupported(context + ": the store gave no Content-Length"));
+  ObjectInfo info;
+  info.version = std::move(*version);
+  info.bytes = *bytes;
+  co_return info;
 }
 
 Task<SwapResult> S3Store::put_if(std::string key, Blob body, Condition condition,

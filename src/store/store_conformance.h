@@ -109,7 +109,49 @@ class StoreConformance : public ::testing::TestWithParam<StoreBackend> {
     return out;
   }
 
+  Result<ObjectInfo> head(std::string key) { return wait(store().head(std::move(key), soon())); }
+  std::unique_ptr<Upload> begin_upload(std::string key) {
+    auto begun = wait(store().begin_upload(std::move(key), kPartBytesMin, soon()));
+    EXPECT_TRUE(begun) << begun.error().message;
+    return begun ? std::move(*begun) : nullptr;
+  }
+  Result<void> put_part(Upload& upload, uint32_t number, std::string body) {
+    return wait(upload.put_part(number, Blob(std::move(body)), soon()));
+  }
+
   std::unique_ptr<StoreUnderTest> under_test_;
+};
+
+// Bytes that differ everywhere.
+inline std::string pattern(size_t bytes, uint32_t seed) {
+  std::string out(bytes, '\0');
+  uint32_t state = seed * 2654435761u + 1;
+  for (char& c : out) {
+    state = state * 1664525 + 1013904223;
+    c = static_cast<char>(state >> 24);
+  }
+  return out;
+}
+
+// Yields `content` in pieces of `piece_bytes`, then fails if told to.
+class TestSource final : public BlobSource {
+ public:
+  TestSource(std::string content, size_t piece_bytes) : content_(std::move(content)), piece_(piece_bytes) {}
+  std::optional<Error> error_at_end;
+  std::function<void(size_t offset)> on_next = [](size_t) {};
+
+  Task<Result<Blob>> next(Deadline) override {
+    on_next(at_);
+    if (at_ >= content_.size() && error_at_end) co_return fail(*error_at_end);
+    Blob piece(content_.substr(std::min(at_, content_.size()), piece_));
+    at_ += piece.size();
+    co_return piece;
+  }
+
+ private:
+  const std::string content_;
+  const size_t piece_;
+  size_t at_ = 0;
 };
 
 TEST_P(StoreConformance, get_returns_what_was_put) {
@@ -434,6 +476,195 @@ TEST_P(StoreConformance, empty_and_too_long_keys_are_refused) {
     SwapResult result = create(key, "x");
     EXPECT_EQ(result.outcome, SwapOutcome::kAmbiguous);
     EXPECT_EQ(result.error.code, ErrorCode::kInvalid);
+  }
+}
+
+TEST_P(StoreConformance, head_gives_size_and_version_alone) {
+  auto version = put("h/k", "hello");
+  ASSERT_TRUE(version);
+  auto info = head("h/k");
+  ASSERT_TRUE(info) << info.error().message;
+  EXPECT_EQ(info->bytes, 5u);
+  EXPECT_EQ(info->version, *version);
+  ASSERT_TRUE(put("h/empty", ""));
+  info = head("h/empty");
+  ASSERT_TRUE(info) << info.error().message;
+  EXPECT_EQ(info->bytes, 0u);
+  EXPECT_EQ(head("h/none").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(head("h").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(head("").error().code, ErrorCode::kInvalid);
+}
+
+TEST_P(StoreConformance, remove_many_gives_an_outcome_for_each_key) {
+  std::vector<std::string> all = {"m/1", "m/<&>", "m/ b", "m/é%", "m/a//b", "m/'\"+"};
+  for (const auto& key : all) ASSERT_TRUE(put(key, "x")) << key;
+  ASSERT_TRUE(put("m/stays", "x"));
+  std::vector<std::string> asked = all;
+  asked.push_back("m/was/never/there");
+  asked.insert(asked.begin() + 2, std::string());
+  asked.push_back(all[0]);
+  auto outcomes = wait(store().remove_many(asked, soon()));
+  ASSERT_EQ(outcomes.size(), asked.size());
+  for (size_t i = 0; i < asked.size(); ++i) {
+    if (asked[i].empty()) {
+      ASSERT_FALSE(outcomes[i]);
+      EXPECT_EQ(outcomes[i].error().code, ErrorCode::kInvalid);
+    } else {
+      EXPECT_TRUE(outcomes[i]) << asked[i] << ": " << outcomes[i].error().message;
+    }
+  }
+  EXPECT_THAT(walk({}), ::testing::ElementsAre("m/stays"));
+  EXPECT_THAT(wait(store().remove_many({}, soon())), ::testing::IsEmpty());
+}
+
+TEST_P(StoreConformance, remove_many_takes_more_keys_than_one_request_can) {
+  std::vector<std::string> all;
+  for (int i = 0; i < 1102; ++i) all.push_back("m/" + std::to_string(i));
+  for (int i = 0; i < 1102; i += 100) ASSERT_TRUE(put(all[i], "x"));
+  ASSERT_TRUE(put(all.back(), "x"));
+  auto outcomes = wait(store().remove_many(all, soon()));
+  ASSERT_EQ(outcomes.size(), all.size());
+  for (const auto& outcome : outcomes) ASSERT_TRUE(outcome) << outcome.error().message;
+  EXPECT_THAT(walk({}), ::testing::IsEmpty());
+}
+
+TEST_P(StoreConformance, an_upload_is_one_object_once_it_is_finished) {
+  const std::string one = pattern(kPartBytesMin, 1), two = pattern(kPartBytesMin, 2);
+  const std::string old = "what was there", last = pattern(1234, 3);
+  ASSERT_TRUE(put("u/k", old));
+  auto upload = begin_upload("u/k");
+  ASSERT_NE(upload, nullptr);
+  ASSERT_TRUE(put_part(*upload, 3, last));
+  ASSERT_TRUE(put_part(*upload, 2, one));
+  ASSERT_TRUE(put_part(*upload, 1, one));
+  ASSERT_TRUE(put_part(*upload, 2, two)) << "a part that is sent again replaces the first";
+  EXPECT_EQ(body_of("u/k"), old);
+  EXPECT_THAT(walk({}), ::testing::ElementsAre("u/k"));
+  auto version = wait(upload->finish(soon()));
+  ASSERT_TRUE(version) << version.error().message;
+  auto object = get("u/k");
+  ASSERT_TRUE(object) << object.error().message;
+  EXPECT_TRUE(object->body.view() == one + two + last);
+  EXPECT_EQ(object->version, *version);
+  EXPECT_EQ(head("u/k")->bytes, 2 * kPartBytesMin + 1234);
+  EXPECT_TRUE(get_range("u/k", kPartBytesMin - 2, 4)->body.view() ==
+              one.substr(kPartBytesMin - 2) + two.substr(0, 2));
+}
+
+TEST_P(StoreConformance, an_upload_that_is_aborted_leaves_nothing) {
+  auto upload = begin_upload("u/k");
+  ASSERT_NE(upload, nullptr);
+  ASSERT_TRUE(put_part(*upload, 1, pattern(kPartBytesMin, 1)));
+  auto aborted = wait(upload->abort(soon()));
+  EXPECT_TRUE(aborted) << aborted.error().message;
+  EXPECT_EQ(get("u/k").error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(walk({}), ::testing::IsEmpty());
+}
+
+TEST_P(StoreConformance, uploads_refuse_parts_that_a_store_would_not_take) {
+  EXPECT_EQ(wait(store().begin_upload("", kPartBytesMin, soon())).error().code, ErrorCode::kInvalid);
+  for (uint64_t bytes : {kPartBytesMin - 1, kPartBytesMax + 1}) {
+    EXPECT_EQ(wait(store().begin_upload("k", bytes, soon())).error().code, ErrorCode::kInvalid);
+  }
+  auto upload = begin_upload("u/k");
+  ASSERT_NE(upload, nullptr);
+  EXPECT_EQ(wait(upload->finish(soon())).error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(put_part(*upload, 0, "x").error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(put_part(*upload, kPartsMax + 1, "x").error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(put_part(*upload, 1, "").error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(put_part(*upload, 1, std::string(kPartBytesMin + 1, 'x')).error().code,
+            ErrorCode::kInvalid);
+  ASSERT_TRUE(put_part(*upload, 2, "short"));
+  EXPECT_EQ(wait(upload->finish(soon())).error().code, ErrorCode::kInvalid) << "part 1 is missing";
+  EXPECT_EQ(put_part(*upload, 1, "short, but not the last").error().code, ErrorCode::kInvalid);
+  ASSERT_TRUE(put_part(*upload, 1, std::string(kPartBytesMin, 'x')));
+  EXPECT_TRUE(wait(upload->finish(soon())));
+}
+
+TEST_P(StoreConformance, a_stream_of_any_size_is_put) {
+  StreamOptions options;
+  options.part_bytes = kPartBytesMin;
+  for (size_t bytes : {size_t(0), size_t(1), size_t(kPartBytesMin - 1), size_t(kPartBytesMin),
+                       size_t(kPartBytesMin + 1), size_t(2 * kPartBytesMin),
+                       size_t(4 * kPartBytesMin + 7)}) {
+    for (size_t piece : {size_t(777'777), size_t(kPartBytesMin), size_t(3 * kPartBytesMin)}) {
+      if (piece != kPartBytesMin && bytes % 2 == 0) continue;  // enough of them
+      const std::string content = pattern(bytes, static_cast<uint32_t>(bytes));
+      TestSource source(content, piece);
+      auto version = wait(put_stream(under_test_->world(), store(), "s/k", source, options, soon()));
+      ASSERT_TRUE(version) << bytes << ": " << version.error().message;
+      auto object = get("s/k");
+      ASSERT_TRUE(object) << object.error().message;
+      EXPECT_TRUE(object->body.view() == content) << bytes << " in pieces of " << piece;
+      EXPECT_EQ(object->version, *version);
+    }
+  }
+}
+
+TEST_P(StoreConformance, a_stream_that_breaks_off_leaves_nothing) {
+  StreamOptions options;
+  options.part_bytes = kPartBytesMin;
+  for (size_t bytes : {size_t(10), size_t(3 * kPartBytesMin)}) {
+    TestSource source(pattern(bytes, 1), 1'000'000);
+    source.error_at_end = Error::corrupt("the source broke off");
+    auto version = wait(put_stream(under_test_->world(), store(), "s/k", source, options, soon()));
+    ASSERT_FALSE(version);
+    EXPECT_EQ(version.error().message, "the source broke off");
+    EXPECT_EQ(get("s/k").error().code, ErrorCode::kNotFound);
+  }
+}
+
+// Whatever a call was doing, it ends, and the store goes on.
+TEST_P(StoreConformance, calls_end_when_they_are_cancelled) {
+  ASSERT_TRUE(put("c/old", "old"));
+  for (bool before : {true, false}) {
+    Cancellation cancellation;
+    if (before) cancellation.cancel();
+    Deadline deadline = soon().cancelled_by(cancellation);
+    int ended = 0;
+    auto code_ok = [&](const Error& error) {
+      ++ended;
+      EXPECT_EQ(error.code, ErrorCode::kCancelled) << error.message;
+    };
+    auto watch = [&](auto task) -> Task<void> {
+      auto result = co_await std::move(task);
+      if (result) ++ended;
+      if (!result) code_ok(result.error());
+    };
+    auto watch_swap = [&](Task<SwapResult> task) -> Task<void> {
+      SwapResult result = co_await std::move(task);
+      if (result.outcome != SwapOutcome::kAmbiguous) ++ended;
+      if (result.outcome == SwapOutcome::kAmbiguous) code_ok(result.error);
+    };
+    World& world = under_test_->world();
+    world.spawn(watch(store().get("c/old", deadline)));
+    world.spawn(watch(store().get_range("c/old", ByteRange{0, 2}, deadline)));
+    world.spawn(watch(store().head("c/old", deadline)));
+    world.spawn(watch(store().put("c/new", Blob("new"), deadline)));
+    world.spawn(watch(store().remove("c/none", deadline)));
+    world.spawn(watch(store().list(ListRequest{}, deadline)));
+    world.spawn(watch_swap(store().put_if("c/made", Blob("x"), Condition::create(), deadline)));
+    cancellation.cancel();
+    under_test_->run_until([&] { return ended == 7; });
+  }
+  EXPECT_EQ(body_of("c/old"), "old");
+}
+
+TEST_P(StoreConformance, a_stream_that_is_cancelled_leaves_nothing) {
+  StreamOptions options;
+  options.part_bytes = kPartBytesMin;
+  for (size_t at : {size_t(0), size_t(2 * kPartBytesMin)}) {
+    Cancellation cancellation;
+    TestSource source(pattern(6 * kPartBytesMin, 1), kPartBytesMin);
+    source.on_next = [&](size_t offset) {
+      if (offset == at) cancellation.cancel();
+    };
+    Deadline deadline = soon().cancelled_by(cancellation);
+    auto version =
+        wait(put_stream(under_test_->world(), store(), "s/k", source, options, deadline));
+    if (version) continue;  // a store at whose deadlines nobody looks
+    EXPECT_EQ(version.error().code, ErrorCode::kCancelled) << version.error().message;
+    EXPECT_EQ(get("s/k").error().code, ErrorCode::kNotFound);
   }
 }
 

@@ -32,7 +32,8 @@ struct HttpReply {
 // One connection pool. Never retries and never follows redirects.
 //
 // An error means that no complete reply arrived: the other side may or may not have acted
-// (kUnavailable, kDeadline). On the world's thread.
+// (kUnavailable, kDeadline, kCancelled). A call whose deadline is cancelled is taken off its
+// connection, which is closed. On the world's thread.
 class HttpTransport {
  public:
   virtual ~HttpTransport() = default;

@@ -19,6 +19,7 @@ void Signal::notify_all() {
     w->done = true;
     w->notified = true;
     if (w->timer) world_.cancel(w->timer);
+    w->cancelled.detach();
     world_.post([w] { w->handle.resume(); });
   }
 }
@@ -32,10 +33,34 @@ std::shared_ptr<Signal::Waiter> Signal::enlist(std::coroutine_handle<> h, Deadli
       if (waiter->done) return;
       waiter->done = true;
       std::erase(state->waiters, waiter);
+      waiter->cancelled.detach();
       waiter->handle.resume();
     });
   }
+  // The signal may be gone by then, the world is not.
+  auto give_up = [weak = std::weak_ptr(waiter), state = state_, &world = world_] {
+    auto waiting = weak.lock();
+    if (!waiting || waiting->done) return;
+    waiting->done = true;
+    std::erase(state->waiters, waiting);
+    if (waiting->timer) world.cancel(waiting->timer);
+    world.post([waiting] { waiting->handle.resume(); });
+  };
+  waiter->cancelled.attach(deadline.cancellation, std::move(give_up));
   return waiter;
+}
+
+Error Deadline::error(std::string_view where) const {
+  return cancelled() ? Error::cancelled("the caller went away").at(where)
+                     : Error::deadline("the deadline passed").at(where);
+}
+
+Task<bool> sleep_within(World& world, Duration d, Deadline deadline) {
+  const MonoTime end = world.now() + d;
+  const bool whole = end <= deadline.at;
+  Signal never(world);
+  co_await never.wait_until(deadline.sooner(end));
+  co_return whole && !deadline.cancelled();
 }
 
 }  // namespace celld

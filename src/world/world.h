@@ -12,10 +12,13 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/ids.h"
+#include "base/result.h"
+#include "world/cancel.h"
 #include "world/task.h"
 
 namespace celld {
@@ -32,10 +35,20 @@ struct MonoTime {
   static constexpr MonoTime max() { return MonoTime{Duration::max()}; }
 };
 
-// When an operation gives up. Every operation that waits takes one.
+// When an operation gives up: at a time, or when its caller says so. Every operation that waits
+// takes one.
 struct Deadline {
   MonoTime at = MonoTime::max();
+  Cancellation* cancellation = nullptr;  // outlives what was given this
   static constexpr Deadline never() { return {}; }
+
+  Deadline cancelled_by(Cancellation& c) const { return Deadline{at, &c}; }
+  // The same, but not after `t`.
+  constexpr Deadline sooner(MonoTime t) const { return Deadline{t < at ? t : at, cancellation}; }
+  bool cancelled() const { return cancellation != nullptr && cancellation->cancelled(); }
+  bool passed(MonoTime now) const { return at <= now || cancelled(); }
+  // For what was given up: kCancelled or kDeadline.
+  Error error(std::string_view where) const;
 };
 
 using Callback = std::move_only_function<void()>;
@@ -83,6 +96,9 @@ inline auto sleep_until(World& world, MonoTime at) {
 }
 inline auto sleep_for(World& world, Duration d) { return sleep_until(world, world.now() + d); }
 
+// Sleeps for `d`, or less when `deadline` comes first or the caller cancels: true for the whole.
+Task<bool> sleep_within(World& world, Duration d, Deadline deadline);
+
 // co_await yield_to(world): goes on behind the callbacks that are posted already. Costs no timer.
 inline auto yield_to(World& world) {
   struct Awaiter {
@@ -108,7 +124,8 @@ class Signal {
 
   void notify_all();
 
-  // co_await signal.wait_until(deadline): true when notified, false when the deadline came first.
+  // co_await signal.wait_until(deadline): true when notified, false when the deadline came first
+  // or the caller cancelled.
   auto wait_until(Deadline deadline) {
     struct Awaiter {
       Signal& signal;
@@ -129,6 +146,7 @@ class Signal {
     TimerId timer = 0;
     bool notified = false;
     bool done = false;
+    Cancellation::Listener cancelled;
   };
   struct State {
     std::vector<std::shared_ptr<Waiter>> waiters;

@@ -259,7 +259,7 @@ function act(request, target, body) {
     if (request.method !== "GET") throw new S3Error(501, "NotImplemented", "only lists of buckets");
     return { status: 200, headers: { "content-type": "application/xml" }, body: Buffer.from(list(bucket, target)) };
   }
-  if (request.method === "GET") return read_object(request.headers, bucket.get(key), spared);
+  if (request.method === "GET" || request.method === "HEAD") return read_object(request.headers, bucket.get(key), spared);
   if (request.method !== "PUT" && request.method !== "DELETE") throw new S3Error(501, "NotImplemented", request.method);
   ++writes_seen;
   if (!spared && every(options["fail-before-effect"], writes_seen)) return DROP;
