@@ -27,7 +27,7 @@ constexpr std::string_view kNodeDescription =
     "Run a node: serve the current deployment of the bucket, and adopt new ones in place";
 
 constexpr std::string_view kBucketHint =
-    "write file:///folder, s3://bucket/prefix, gs://bucket or az://account/container";
+    "write file:///folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix";
 
 bool is_ip(const std::string& text) {
   unsigned char bytes[16];
@@ -99,13 +99,12 @@ void add_bucket(CLI::App& app, BucketOptions& bucket, std::string text, bool fro
   auto* url = app.add_option("--bucket", bucket.url, std::move(text))
                   ->type_name("URL")
                   ->check(CLI::Validator(check_bucket, ""));
-  auto* endpoint = app.add_option("--endpoint", bucket.endpoint,
-                                  "Address of an S3-compatible store, such as http://127.0.0.1:9000")
-                       ->type_name("URL");
+  app.add_option("--endpoint", bucket.endpoint,
+                 "Address of the store, when it is not the cloud's own: http://127.0.0.1:9000")
+      ->type_name("URL");
   auto* region = app.add_option("--region", bucket.region, "Region of the bucket")->type_name("NAME");
   if (from_environment) {
     url->envname("CELLD_BUCKET");
-    endpoint->envname("S3_ENDPOINT");
     region->envname("AWS_REGION");
   }
 }
@@ -212,7 +211,10 @@ ExitRequest mistake(const CLI::App* command, std::string_view text) {
 }
 
 // The fallbacks that CLI11 has no word for.
-void finish_bucket(BucketOptions& bucket) {
+void finish_bucket(BucketOptions& bucket, bool from_environment = true) {
+  if (from_environment && bucket.endpoint.empty() && bucket.url.starts_with("s3://")) {
+    if (const char* endpoint = ::getenv("S3_ENDPOINT")) bucket.endpoint = endpoint;
+  }
   if (bucket.region.empty()) {
     if (const char* region = ::getenv("AWS_DEFAULT_REGION")) bucket.region = region;
   }
@@ -275,7 +277,7 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
     if (dev->count("--port") > 0) out.dev.port = out.dev_port;
     if (dev->count("--host") > 0) out.dev.ip = parse_ip(out.dev_host);
     if (dev->count("--bucket") > 0) {
-      finish_bucket(out.dev_bucket);
+      finish_bucket(out.dev_bucket, false);
       out.dev.bucket = std::move(out.dev_bucket);
     }
     out.dev.watch = !out.no_watch;

@@ -30,7 +30,7 @@ struct TuningOptions {
 
 struct BucketOptions {
   std::string url;       // file:///dir, s3://bucket/prefix, ...; CELLD_BUCKET
-  std::string endpoint;  // of an S3-compatible store; S3_ENDPOINT; empty = Amazon's
+  std::string endpoint;  // of the store; for s3:// also S3_ENDPOINT; empty = the cloud's own
   std::string region;    // AWS_REGION, AWS_DEFAULT_REGION; empty = not given
 };
 

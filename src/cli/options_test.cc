@@ -128,6 +128,7 @@ TEST_F(Options, every_node_option_has_its_twin_in_the_environment) {
   EXPECT_EQ(node.tuning.loops, 3u);
   EXPECT_EQ(node.tuning.idle_evict, 0ms);
   EXPECT_EQ(node.bucket.endpoint, "http://127.0.0.1:9000");
+  EXPECT_EQ(parse<NodeOptions>({"--bucket", "az://b"}).bucket.endpoint, "") << "S3_ENDPOINT is of s3://";
   EXPECT_EQ(node.bucket.region, "eu-1");
   EXPECT_EQ(parse<NodeOptions>({"--ttl-ms", "2000"}).tuning.lease_ttl, 2s) << "an option wins";
   EXPECT_EQ(parse<NodeOptions>({"node", "--ttl-ms", "2000"}).tuning.lease_ttl, 2s);

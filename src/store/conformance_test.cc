@@ -1,5 +1,7 @@
 #include "net/curl_transport.h"
 #include "store/fault_store.h"
+#include "store/azure/azure_open.h"
+#include "store/azure/azurite_testing.h"
 #include "store/file_store.h"
 #include "store/file_temp_dir.h"
 #include "store/memory_store.h"
@@ -89,6 +91,21 @@ std::unique_ptr<StoreUnderTest> make_s3(std::vector<std::string> options) {
   return std::make_unique<S3UnderTest>(server);
 }
 
+struct AzureUnderTest final : StoreUnderTest {
+  AzureUnderTest() {
+    static Azurite azurite;
+    auto made = open_azure(real.world(), std::make_shared<CurlTransport>(real.io(), real.world()),
+                           azurite.next_container(), "", azurite.environment());
+    CHECK(made) << made.error().message;
+    azure = std::move(*made);
+  }
+  World& world() override { return real.world(); }
+  ObjectStore& store() override { return *azure; }
+  void run_until(const std::function<bool()>& condition) override { real.run_until(condition); }
+  RealWorld real;
+  std::unique_ptr<AzureStore> azure;
+};
+
 // A real store, in a prefix of its own for each test:
 // CELLD_TEST_S3_ENDPOINT, CELLD_TEST_S3_BUCKET, CELLD_TEST_S3_BARE_ETAGS=1 and the AWS_ keys.
 struct ExternalS3UnderTest final : StoreUnderTest {
@@ -138,6 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
         StoreBackend{"prefix", [] { return std::make_unique<PrefixUnderTest>(); }},
         StoreBackend{"decorated", [] { return std::make_unique<DecoratedUnderTest>(); }},
         StoreBackend{"file", [] { return std::make_unique<FileUnderTest>(); }},
+        StoreBackend{"azurite", [] { return std::make_unique<AzureUnderTest>(); }},
         StoreBackend{"s3", [] { return make_s3<1>({}); }},
         StoreBackend{"s3_small_pages",
                      [] {

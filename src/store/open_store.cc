@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "store/azure/azure_open.h"
 #include "store/key.h"
 #include "store/prefix_store.h"
 #include "store/s3_store.h"
@@ -31,6 +32,13 @@ Result<std::string> parse_prefix(std::string_view text) {
   return std::string(text) + "/";
 }
 
+// What every store behind a network gets.
+std::unique_ptr<ObjectStore> wrapped(World& world, std::shared_ptr<ObjectStore> store,
+                                     std::string prefix, const StoreOptions& options) {
+  if (!prefix.empty()) store = std::make_shared<PrefixStore>(std::move(store), std::move(prefix));
+  return std::make_unique<RetryStore>(world, std::move(store), options.retry);
+}
+
 Result<std::unique_ptr<ObjectStore>> open_s3(World& world, const HttpTransportFactory& transports,
                                              std::string_view rest, StoreOptions options) {
   const size_t slash = rest.find('/');
@@ -57,14 +65,28 @@ Result<std::unique_ptr<ObjectStore>> open_s3(World& world, const HttpTransportFa
   }
   if (!transports) return fail(Error::unsupported("no HTTP transport to reach it with"));
   TRY_ASSIGN(auto bucket, S3Store::make(world, transports(), std::move(s3)));
-  std::shared_ptr<ObjectStore> store = std::move(bucket);
-  if (!prefix.empty()) store = std::make_shared<PrefixStore>(std::move(store), std::move(prefix));
-  return std::make_unique<RetryStore>(world, std::move(store), options.retry);
+  return wrapped(world, std::move(bucket), std::move(prefix), options);
+}
+
+Result<std::unique_ptr<ObjectStore>> open_az(World& world, const HttpTransportFactory& transports,
+                                             std::string_view rest, StoreOptions options) {
+  const size_t slash = rest.find('/');
+  std::string container(rest.substr(0, slash));
+  if (container.empty()) {
+    return fail(Error::invalid("the container's name is missing: az://CONTAINER"));
+  }
+  TRY_ASSIGN(std::string prefix,
+             parse_prefix(slash == std::string_view::npos ? "" : rest.substr(slash + 1)));
+  if (!transports) return fail(Error::unsupported("no HTTP transport to reach it with"));
+  TRY_ASSIGN(auto bucket, open_azure(world, transports(), std::move(container), options.endpoint,
+                                     options.environment));
+  return wrapped(world, std::move(bucket), std::move(prefix), options);
 }
 
 Result<std::unique_ptr<ObjectStore>> open_any(World& world, const HttpTransportFactory& transports,
                                               std::string_view spec, StoreOptions options) {
-  constexpr std::string_view kForms = "expected file:///dir or s3://bucket/prefix";
+  constexpr std::string_view kForms =
+      "expected file:///dir, s3://bucket/prefix or az://container/prefix";
   const size_t colon = spec.find("://");
   if (colon == std::string_view::npos) {
     return fail(
@@ -79,9 +101,7 @@ Result<std::unique_ptr<ObjectStore>> open_any(World& world, const HttpTransportF
   if (scheme == "gs") {
     return fail(Error::unsupported("gs:// (Google Cloud Storage) is not supported yet"));
   }
-  if (scheme == "az") {
-    return fail(Error::unsupported("az:// (Azure Blob Storage) is not supported yet"));
-  }
+  if (scheme == "az") return open_az(world, transports, rest, std::move(options));
   return fail(Error::invalid("'" + printable_key(scheme) + "://' is no kind of store; " +
                              std::string(kForms)));
 }

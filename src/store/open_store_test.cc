@@ -90,7 +90,7 @@ TEST_F(OpenStore, the_credentials_of_the_environment_must_be_there) {
 }
 
 TEST_F(OpenStore, stores_that_do_not_exist_yet_say_so) {
-  for (const char* spec : {"gs://bucket", "az://container"}) {
+  for (const char* spec : {"gs://bucket"}) {
     auto store = open(spec);
     ASSERT_FALSE(store);
     EXPECT_EQ(store.error().code, ErrorCode::kUnsupported);
@@ -98,9 +98,22 @@ TEST_F(OpenStore, stores_that_do_not_exist_yet_say_so) {
   }
 }
 
+TEST_F(OpenStore, an_azure_container_and_a_prefix_in_it) {
+  variables = {{"AZURE_STORAGE_CONNECTION_STRING", "UseDevelopmentStorage=true"}};
+  auto inside = open("az://cells/some/prefix/");
+  ASSERT_TRUE(inside) << inside.error().message;
+  EXPECT_EQ((*inside)->describe(), "az://cells/some/prefix");
+  EXPECT_THAT(error("az://"), HasSubstr("name is missing"));
+  EXPECT_THAT(error("az://No_Container"), HasSubstr("not a container name"));
+  EXPECT_THAT(error("az://cells/a//b"), HasSubstr("'//'"));
+  variables.clear();
+  EXPECT_THAT(error("az://cells"),
+              AllOf(HasSubstr("az://cells"), HasSubstr("AZURE_STORAGE_ACCOUNT")));
+}
+
 TEST_F(OpenStore, bad_specs_say_what_is_expected) {
   variables = {{"AWS_ACCESS_KEY_ID", "test"}, {"AWS_SECRET_ACCESS_KEY", "secret"}};
-  EXPECT_THAT(error(""), HasSubstr("expected file:///dir or s3://bucket/prefix"));
+  EXPECT_THAT(error(""), HasSubstr("expected file:///dir, s3://bucket/prefix"));
   EXPECT_THAT(error("/data"), HasSubstr("put file:// before it"));
   EXPECT_THAT(error("data"), HasSubstr("expected"));
   EXPECT_THAT(error("file://data"), HasSubstr("three slashes"));

@@ -1,0 +1,334 @@
+#include "store/azure/azure_store.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/hex.h"
+#include "store/azure/azure_name.h"
+#include "store/azure/azure_reply.h"
+#include "store/key.h"
+#include "store/s3_reply.h"
+
+namespace celld {
+
+namespace {
+
+// With it: objects of up to 5,000 MiB in one request, bearer tokens, x-ms-error-code.
+constexpr const char* kApiVersion = "2021-12-02";
+constexpr uint64_t kErrorBytesMax = 64 << 10;
+constexpr uint64_t kListBytesMax = 32 << 20;
+constexpr uint32_t kSkipPageKeys = 2000;  // that parse_xml takes, however many properties they have
+constexpr size_t kContinuationsMax = 64;
+constexpr size_t kContinuationDigits = 16;
+
+// https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
+bool container_ok(std::string_view name) {
+  if (name == "$root" || name == "$web") return true;
+  if (name.size() < 3 || name.size() > 63 || name.front() == '-' || name.back() == '-')
+    return false;
+  if (name.find("--") != std::string_view::npos) return false;
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  });
+}
+
+struct StartAfter {
+  std::string key;
+  std::optional<uint64_t> number;  // of a continuation
+};
+
+// Azurite answers a range at the end of an object with nothing instead of 416.
+bool is_past_the_end(const HttpReply& reply, uint64_t offset) {
+  auto header = find_header(reply, "content-range");
+  if (!header || !reply.body.empty()) return false;
+  const size_t slash = header->find('/');
+  if (slash == std::string_view::npos) return false;
+  auto total = parse_decimal(header->substr(slash + 1));
+  return total && *total <= offset;
+}
+
+StartAfter parse_start_after(const std::string& text) {
+  const size_t key_bytes = text.size() - std::min(text.size(), kContinuationDigits + 1);
+  if (key_bytes > 0 && text[key_bytes] == '\0') {
+    auto number =
+        parse_hex_fixed(std::string_view(text).substr(key_bytes + 1), kContinuationDigits);
+    if (number) return {text.substr(0, key_bytes), number};
+  }
+  return {text, std::nullopt};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<AzureStore>> AzureStore::make(World& world,
+                                                     std::shared_ptr<HttpTransport> transport,
+                                                     AzureOptions options) {
+  if (!container_ok(options.container)) {
+    return fail(Error::invalid("'" + printable_key(options.container) +
+                               "' is not a container name: 3 to 63 of [a-z0-9-], no '--'"));
+  }
+  if (!options.auth) return fail(Error::invalid("no credentials"));
+  std::unique_ptr<AzureStore> store(
+      new AzureStore(world, std::move(transport), std::move(options)));
+  TRY(store->find_endpoint());
+  return store;
+}
+
+AzureStore::AzureStore(World& world, std::shared_ptr<HttpTransport> transport, AzureOptions options)
+    : world_(world), transport_(std::move(transport)), options_(std::move(options)) {}
+
+Result<void> AzureStore::find_endpoint() {
+  std::string_view endpoint = options_.endpoint;
+  while (endpoint.ends_with('/')) endpoint.remove_suffix(1);
+  std::string_view scheme = endpoint.starts_with("https://")  ? "https://"
+                            : endpoint.starts_with("http://") ? "http://"
+                                                              : "";
+  std::string_view rest = endpoint.substr(scheme.size());
+  const size_t slash = rest.find('/');
+  std::string_view host = rest.substr(0, slash);
+  std::string_view path = slash == std::string_view::npos ? "" : rest.substr(slash);
+  if (scheme.empty() || host.empty() || rest.find_first_of("?#@% ") != std::string_view::npos) {
+    return fail(Error::invalid("endpoint '" + printable_key(options_.endpoint) +
+                               "' is not http(s)://HOST[:PORT] or http(s)://HOST[:PORT]/ACCOUNT"));
+  }
+  origin_ = std::string(scheme) + std::string(host);
+  base_path_ = std::string(path) + "/" + options_.container;
+  return {};
+}
+
+std::string AzureStore::where(std::string_view verb, std::string_view key) const {
+  return describe() + ": " + std::string(verb) + " '" + printable_key(key) + "'";
+}
+
+Result<AzureRequest> AzureStore::blob_request(std::string method, const std::string& key) const {
+  TRY(check_key(key));
+  TRY_ASSIGN(std::string name, azure_name(key));
+  AzureRequest request;
+  request.method = std::move(method);
+  request.path = base_path_ + "/" + percent_encode(name, Slash::kKeep);
+  return request;
+}
+
+// One request, one reply; errors without context.
+Task<Result<HttpReply>> AzureStore::send(AzureRequest request, Blob body, uint64_t reply_bytes_max,
+                                         Deadline deadline) {
+  request.headers.emplace_back("x-ms-version", kApiVersion);
+  request.body_bytes = body.size();
+  CO_TRY(co_await options_.auth->authorize(request, deadline));
+  HttpCall call;
+  call.method = request.method;
+  call.url = origin_ + request.path + azure_query_text(request.query);
+  const std::string suffix = options_.auth->url_suffix();
+  if (!suffix.empty()) call.url += (request.query.empty() ? "?" : "&") + suffix;
+  call.headers = request.headers;
+  call.body = std::move(body);
+  call.deadline = deadline;
+  call.reply_bytes_max = reply_bytes_max;
+  Result<HttpReply> reply = co_await transport_->perform(std::move(call));
+  if (reply && (reply->status == 401 || reply->status == 403)) {
+    spdlog::debug("{}: {} {} was refused: {}", describe(), request.method, request.path,
+                  azure_error(*reply).message);
+    options_.auth->refused(request);
+  }
+  co_return reply;
+}
+
+Task<Result<StoredObject>> AzureStore::read(std::string key, std::optional<ByteRange> range,
+                                            Deadline deadline) {
+  const std::string context = where("get", key);
+  Result<AzureRequest> request = blob_request("GET", key);
+  if (!request) co_return fail(request.error().at(describe()));
+  uint64_t reply_bytes_max = options_.object_bytes_max;
+  if (range) {
+    if (range->length == 0) co_return fail(Error::invalid(context + ": range of length 0"));
+    uint64_t last = 0;
+    const bool wraps = __builtin_add_overflow(range->offset, range->length - 1, &last);
+    if (wraps || last > INT64_MAX - 1) last = INT64_MAX - 1;
+    request->headers.emplace_back(
+        "range", "bytes=" + std::to_string(range->offset) + "-" + std::to_string(last));
+    reply_bytes_max = std::min(range->length, options_.object_bytes_max) + kErrorBytesMax;
+  }
+  Blob nothing;
+  Result<HttpReply> reply =
+      co_await send(std::move(*request), std::move(nothing), reply_bytes_max, deadline);
+  if (!reply) co_return fail(reply.error().at(context));
+  if (range && (reply->status == 416 || is_past_the_end(*reply, range->offset))) {
+    co_return fail(Error::invalid(context + ": range from " + std::to_string(range->offset) +
+                                  " is past the end"));
+  }
+  if (reply->status != 200 && !(range && reply->status == 206))
+    co_return fail(azure_error(*reply).at(context));
+  Result<Version> version = s3_version(*reply);
+  if (!version) co_return fail(version.error().at(context));
+  StoredObject object;
+  object.object_bytes = reply->body.size();
+  if (range && reply->status == 206) {
+    auto header = find_header(*reply, "content-range");
+    auto total = header ? s3_content_range(*header, range->offset, reply->body.size())
+                        : std::optional<uint64_t>();
+    if (!total || reply->body.size() != std::min(range->length, *total - range->offset)) {
+      co_return fail(Error::unsupported(context + ": the store answered another range than asked"));
+    }
+    object.object_bytes = *total;
+  } else if (range) {
+    if (range->offset != 0 || reply->body.size() > range->length) {
+      co_return fail(Error::unsupported(context + ": the store ignores the Range header"));
+    }
+    if (reply->body.empty())
+      co_return fail(Error::invalid(context + ": range from 0 is past the end of 0 bytes"));
+  }
+  object.body = Blob(std::move(reply->body));
+  object.version = std::move(*version);
+  co_return object;
+}
+
+Task<Result<StoredObject>> AzureStore::get(std::string key, Deadline deadline) {
+  return read(std::move(key), std::nullopt, deadline);
+}
+
+Task<Result<StoredObject>> AzureStore::get_range(std::string key, ByteRange range,
+                                                 Deadline deadline) {
+  return read(std::move(key), range, deadline);
+}
+
+Task<SwapResult> AzureStore::put_if(std::string key, Blob body, Condition condition,
+                                    Deadline deadline) {
+  const std::string context = where("put", key);
+  Result<AzureRequest> request = blob_request("PUT", key);
+  if (!request) co_return SwapResult::ambiguous(request.error().at(describe()));
+  request->headers.emplace_back("x-ms-blob-type", "BlockBlob");
+  request->headers.emplace_back("content-type", "application/octet-stream");
+  if (condition.version) {
+    request->headers.emplace_back("if-match", "\"" + condition.version->token + "\"");
+  } else {
+    request->headers.emplace_back("if-none-match", "*");
+  }
+  Result<HttpReply> reply =
+      co_await send(std::move(*request), std::move(body), kErrorBytesMax, deadline);
+  if (!reply) co_return SwapResult::ambiguous(reply.error().at(context));
+  SwapResult result = azure_swap_result(*reply, condition);
+  if (result.outcome == SwapOutcome::kAmbiguous) result.error = result.error.at(context);
+  co_return result;
+}
+
+Task<Result<Version>> AzureStore::put(std::string key, Blob body, Deadline deadline) {
+  const std::string context = where("put", key);
+  Result<AzureRequest> request = blob_request("PUT", key);
+  if (!request) co_return fail(request.error().at(describe()));
+  if (body.size() > options_.object_bytes_max) {
+    co_return fail(Error::invalid(context + ": " + std::to_string(body.size()) +
+                                  " bytes; the limit is " +
+                                  std::to_string(options_.object_bytes_max)));
+  }
+  request->headers.emplace_back("x-ms-blob-type", "BlockBlob");
+  request->headers.emplace_back("content-type", "application/octet-stream");
+  Result<HttpReply> reply =
+      co_await send(std::move(*request), std::move(body), kErrorBytesMax, deadline);
+  if (!reply) co_return fail(reply.error().at(context));
+  if (reply->status < 200 || reply->status > 299) co_return fail(azure_error(*reply).at(context));
+  Result<Version> version = s3_version(*reply);
+  if (!version) co_return fail(version.error().at(context));
+  co_return std::move(*version);
+}
+
+Task<Result<void>> AzureStore::remove(std::string key, Deadline deadline) {
+  const std::string context = where("delete", key);
+  Result<AzureRequest> request = blob_request("DELETE", key);
+  if (!request) co_return fail(request.error().at(describe()));
+  // A blob that has snapshots could not be deleted without them.
+  request->headers.emplace_back("x-ms-delete-snapshots", "include");
+  Blob nothing;
+  Result<HttpReply> reply =
+      co_await send(std::move(*request), std::move(nothing), kErrorBytesMax, deadline);
+  if (!reply) co_return fail(reply.error().at(context));
+  if (reply->status >= 200 && reply->status <= 299) co_return Result<void>{};
+  Error error = azure_error(*reply);
+  if (error.code == ErrorCode::kNotFound) co_return Result<void>{};
+  co_return fail(error.at(context));
+}
+
+std::string AzureStore::remember(const ListRequest& request, std::string_view last_key,
+                                 std::string marker) {
+  Continuation next{++continuation_numbers_, request.prefix, request.delimiter, std::move(marker)};
+  std::string text(last_key);
+  text += '\0' + hex_fixed(next.number, kContinuationDigits);
+  continuations_.push_front(std::move(next));
+  if (continuations_.size() > kContinuationsMax) continuations_.pop_back();
+  return text;
+}
+
+const AzureStore::Continuation* AzureStore::recall(const ListRequest& request, uint64_t number) {
+  auto found =
+      std::find_if(continuations_.begin(), continuations_.end(), [&](const Continuation& c) {
+        return c.number == number && c.prefix == request.prefix && c.delimiter == request.delimiter;
+      });
+  return found == continuations_.end() ? nullptr : &*found;
+}
+
+Task<Result<ListPage>> AzureStore::list(ListRequest request, Deadline deadline) {
+  if (auto ok = check_list(request); !ok) co_return fail(ok.error().at(describe()));
+  const std::string context = where("list", request.prefix);
+  Result<std::string> prefix = azure_prefix(request.prefix);
+  if (!prefix) co_return fail(prefix.error().at(context));
+  const StartAfter after = parse_start_after(request.start_after);
+  std::string marker;
+  if (after.number) {
+    if (const Continuation* known = recall(request, *after.number)) marker = known->marker;
+  }
+  // Whether names that the caller has passed already are still to come.
+  bool skipping = !after.key.empty() && marker.empty();
+  // What has passed includes all that is folded into a prefix which has been shown.
+  const std::string passed = after.key;
+  ListPage page;
+  while (true) {
+    AzureRequest sent;
+    sent.method = "GET";
+    sent.path = base_path_;
+    sent.query.emplace_back("comp", "list");
+    sent.query.emplace_back("restype", "container");
+    sent.query.emplace_back("maxresults",
+                            std::to_string(skipping ? kSkipPageKeys : request.keys_max));
+    if (!prefix->empty()) sent.query.emplace_back("prefix", *prefix);
+    if (!request.delimiter.empty()) sent.query.emplace_back("delimiter", request.delimiter);
+    if (!marker.empty()) sent.query.emplace_back("marker", marker);
+    Blob nothing;
+    Result<HttpReply> reply =
+        co_await send(std::move(sent), std::move(nothing), kListBytesMax, deadline);
+    if (!reply) co_return fail(reply.error().at(context));
+    if (reply->status != 200) co_return fail(azure_error(*reply).at(context));
+    Result<AzureListPage> part = azure_list_page(reply->body, request);
+    if (!part) co_return fail(part.error().at(context));
+
+    std::string last;
+    uint32_t shown = 0;
+    for (AzureListEntry& entry : part->entries) {
+      if (entry.object.key <= passed) continue;
+      if (shown == request.keys_max) {
+        // The page goes on behind its last entry; a later one begins with this same marker.
+        page.more = true;
+        page.next_start_after = marker.empty() ? last : remember(request, last, marker);
+        co_return page;
+      }
+      ++shown;
+      last = entry.object.key;
+      if (entry.is_prefix) {
+        page.common_prefixes.push_back(std::move(entry.object.key));
+      } else {
+        page.objects.push_back(std::move(entry.object));
+      }
+    }
+    if (part->next_marker.empty()) co_return page;
+    if (part->next_marker == marker)
+      co_return fail(Error::corrupt(context + ": the store's marker does not move"));
+    marker = std::move(part->next_marker);
+    if (shown > 0) {
+      page.more = true;
+      page.next_start_after = remember(request, last, marker);
+      co_return page;
+    }
+  }
+}
+
+}  // namespace celld

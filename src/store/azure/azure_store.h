@@ -1,0 +1,80 @@
+// az://container: Azure Blob Storage and Azurite.
+//
+// How it is spoken to is in docs/stores.md.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+
+#include "store/azure/azure_auth.h"
+#include "store/object_store.h"
+#include "world/http_transport.h"
+
+namespace celld {
+
+struct AzureOptions {
+  std::string container;
+  // "https://ACCOUNT.blob.core.windows.net", or with the account as the path
+  // ("http://127.0.0.1:10000/ACCOUNT").
+  std::string endpoint;
+  std::shared_ptr<AzureAuth> auth;
+  uint64_t object_bytes_max = 256ull << 20;  // that a get without a range accepts, and a put sends
+};
+
+// Sends every request once: RetryStore repeats what is safe. On the world's thread, as `transport`.
+//
+// Lists: Azure goes on only from a marker of its own, not from a key. The `next_start_after` of a
+// page that is not the last ends in a zero byte and a number by which this store finds the marker
+// again, so that a walk costs one request a page. Any other start_after is found by reading from
+// the beginning of the prefix, 2,000 names a request.
+class AzureStore final : public ObjectStore {
+ public:
+  // kInvalid names what is wrong with the options. `world` outlives the store.
+  static Result<std::unique_ptr<AzureStore>> make(World& world,
+                                                  std::shared_ptr<HttpTransport> transport,
+                                                  AzureOptions options);
+
+  Task<Result<StoredObject>> get(std::string key, Deadline deadline) override;
+  Task<Result<StoredObject>> get_range(std::string key, ByteRange range,
+                                       Deadline deadline) override;
+  Task<SwapResult> put_if(std::string key, Blob body, Condition condition,
+                          Deadline deadline) override;
+  Task<Result<Version>> put(std::string key, Blob body, Deadline deadline) override;
+  Task<Result<void>> remove(std::string key, Deadline deadline) override;
+  Task<Result<ListPage>> list(ListRequest request, Deadline deadline) override;
+  std::string describe() const override { return "az://" + options_.container; }
+
+ private:
+  friend class AzureUpload;
+
+  // Where a walk goes on: at `marker`, past everything up to the key that it ended with.
+  struct Continuation {
+    uint64_t number = 0;
+    std::string prefix;
+    std::string delimiter;
+    std::string marker;
+  };
+
+  AzureStore(World& world, std::shared_ptr<HttpTransport> transport, AzureOptions options);
+  Result<void> find_endpoint();
+  Result<AzureRequest> blob_request(std::string method, const std::string& key) const;
+  Task<Result<HttpReply>> send(AzureRequest request, Blob body, uint64_t reply_bytes_max,
+                               Deadline deadline);
+  Task<Result<StoredObject>> read(std::string key, std::optional<ByteRange> range,
+                                  Deadline deadline);
+  std::string where(std::string_view verb, std::string_view key) const;
+  std::string remember(const ListRequest& request, std::string_view last_key, std::string marker);
+  const Continuation* recall(const ListRequest& request, uint64_t number);
+
+  World& world_;
+  const std::shared_ptr<HttpTransport> transport_;
+  AzureOptions options_;
+  std::string origin_;                     // "https://host"
+  std::string base_path_;                  // "/container" or "/account/container", encoded
+  std::list<Continuation> continuations_;  // the latest first
+  uint64_t continuation_numbers_ = 0;
+};
+
+}  // namespace celld
