@@ -34,6 +34,6 @@ async function makeContainer(name) {
   });
   if (reply.status !== 201) throw new Error(`container ${name}: ${reply.status} ${await reply.text()}`);
 }
-for (let i = 1; i <= containers; ++i) await makeContainer(`bucket-${i}`);
+await Promise.all(Array.from({ length: containers }, (_, i) => makeContainer(`bucket-${i + 1}`)));
 process.stdout.write(`${port}\n`);
 process.stdin.on("end", () => process.exit(0)).on("error", () => process.exit(0)).resume();

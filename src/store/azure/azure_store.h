@@ -39,15 +39,22 @@ class AzureStore final : public ObjectStore {
   Task<Result<StoredObject>> get(std::string key, Deadline deadline) override;
   Task<Result<StoredObject>> get_range(std::string key, ByteRange range,
                                        Deadline deadline) override;
+  Task<Result<ObjectInfo>> head(std::string key, Deadline deadline) override;
   Task<SwapResult> put_if(std::string key, Blob body, Condition condition,
                           Deadline deadline) override;
   Task<Result<Version>> put(std::string key, Blob body, Deadline deadline) override;
+  // Blocks: docs/stores.md.
+  Task<Result<std::unique_ptr<Upload>>> begin_upload(std::string key, uint64_t part_bytes,
+                                                     Deadline deadline) override;
   Task<Result<void>> remove(std::string key, Deadline deadline) override;
+  // A few requests at a time.
+  Task<std::vector<Result<void>>> remove_many(std::vector<std::string> keys,
+                                              Deadline deadline) override;
   Task<Result<ListPage>> list(ListRequest request, Deadline deadline) override;
   std::string describe() const override { return "az://" + options_.container; }
 
  private:
-  friend class AzureUpload;
+  class BlockUpload;
 
   // Where a walk goes on: at `marker`, past everything up to the key that it ended with.
   struct Continuation {
