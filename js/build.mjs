@@ -1,6 +1,7 @@
 // Bundles prelude.ts into one script: node js/build.mjs OUT.js
 import { build } from "esbuild";
 import { fileURLToPath } from "node:url";
+import { hardening } from "./hardening.mjs";
 
 const here = (name) => fileURLToPath(new URL(name, import.meta.url));
 
@@ -14,6 +15,7 @@ export async function bundle(outfile) {
     platform: "browser",
     legalComments: "none",
     logLevel: "warning",
+    plugins: [hardening()],
     alias: {
       "@exodus/bytes/encoding.js": here("nothing.ts"),
       "@exodus/bytes/whatwg.js": here("percent.ts"),

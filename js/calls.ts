@@ -85,6 +85,15 @@ export function set_unpack_thrown(unpack: (packed: Uint8Array) => object): void 
   unpack_thrown = unpack;
 }
 
+// What a completion does must not fail without its call ending: nothing else would end it.
+function complete(call: Call, work: () => void): void {
+  try {
+    work();
+  } catch (error) {
+    call.error(error);
+  }
+}
+
 export const completions = {
   callHead(id: CallId, status: number, status_text: string, headers: HeaderBlock, body: Body): void {
     const call = take_call(id);
@@ -92,15 +101,18 @@ export const completions = {
       if (typeof body === "number") native.pipeCancel(body);
       return;
     }
-    call.head(status, status_text, headers, body);
+    complete(call, () => call.head(status, status_text, headers, body));
   },
   callValue(id: CallId, value: unknown): void {
-    take_call(id)?.value(value);
+    const call = take_call(id);
+    if (call !== undefined) complete(call, () => call.value(value));
   },
   callError(
     id: CallId, name: string, message: string, stack: string, flags: ErrorFlags, packed: Uint8Array | undefined): void {
     const call = take_call(id);
     if (call === undefined) return;
-    call.error(packed === undefined ? host_error(name, message, stack, flags) : mark_error(unpack_thrown(packed), flags));
+    complete(call, () => {
+      call.error(packed === undefined ? host_error(name, message, stack, flags) : mark_error(unpack_thrown(packed), flags));
+    });
   },
 };

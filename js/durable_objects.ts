@@ -12,7 +12,7 @@ import {
 } from "./request";
 import { Response, make_response } from "./response";
 import { has_body, take_native_body } from "./body";
-import { INTERNAL, define_global, expose, noop, set_tag, unsupported, wrong_argument } from "./util";
+import { INTERNAL, define_global, expose, noop, own_value, set_own, set_tag, unsupported, wrong_argument } from "./util";
 
 const SURROGATE = /[\ud800-\udfff]/;
 const NAMES_MAX = 2048; // ids kept per namespace
@@ -187,8 +187,10 @@ class RpcCall extends Call {
 
 // An error that the object's code threw; those of the host itself say what they are.
 function remote(reason: unknown): unknown {
-  const error = reason as Error & Record<string, unknown>;
-  if (error.durableObjectReset !== true && error.overloaded !== true && error.retryable !== true) error.remote = true;
+  const error = reason as object;
+  const from_host = own_value(error, "durableObjectReset") === true || own_value(error, "overloaded") === true ||
+    own_value(error, "retryable") === true;
+  if (!from_host) set_own(error, "remote", true);
   return error;
 }
 

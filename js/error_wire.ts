@@ -12,7 +12,9 @@ import { set_unpack_thrown } from "./calls";
 import { check_clone, met_errors } from "./clone_check";
 import { config } from "./config";
 import { DOMException, make_dom_exception_of } from "./dom_exception";
+import { error_line } from "./errors";
 import { native } from "./host";
+import { set_own } from "./util";
 
 const WITH_ERRORS = 1;
 
@@ -34,7 +36,7 @@ function describe(error: Error): Detail {
   const own: Record<string, unknown> = {};
   for (const key of Object.getOwnPropertyNames(error)) {
     if (key !== "message" && key !== "stack" && !(kind === "DOMException" && key === "code")) {
-      own[key] = (error as unknown as Record<string, unknown>)[key];
+      set_own(own, key, (error as unknown as Record<string, unknown>)[key]);
     }
   }
   return [kind, String(error.message), own];
@@ -101,8 +103,8 @@ function restore(error: Error, [kind, message, own]: Detail): void {
     // V8 makes it hidden, where it is a property like the others.
     delete error.cause;
   }
-  Object.assign(error, own);
-  hide(error, "stack", String(error) + frames);
+  for (const key of Object.keys(own)) set_own(error, key, own[key]);
+  hide(error, "stack", error_line(error) + frames);
 }
 
 function hide(error: Error, key: string, value: string): void {
@@ -120,7 +122,7 @@ export function pack_thrown(thrown: unknown, thrower: string | undefined): Uint8
     const details = errors.map(describe);
     const detail = errors[0] === thrown ? details[0]![2] : undefined;
     const names_thrower = thrower !== undefined && Object.isExtensible(thrown) && !(thrown instanceof DOMException);
-    if (names_thrower && detail !== undefined) detail.durableObjectId = thrower;
+    if (names_thrower && detail !== undefined) set_own(detail, "durableObjectId", thrower);
     return with_errors([thrown, names_thrower && detail === undefined ? thrower : undefined], errors, details);
   } catch {
     return undefined;
@@ -129,7 +131,7 @@ export function pack_thrown(thrown: unknown, thrower: string | undefined): Uint8
 
 set_unpack_thrown((bytes) => {
   const [thrown, thrower] = deserialize_from_rpc(bytes) as [object & { durableObjectId?: string }, string | undefined];
-  if (thrower !== undefined) thrown.durableObjectId = thrower;
+  if (thrower !== undefined) set_own(thrown, "durableObjectId", thrower);
   return thrown;
 });
 
@@ -153,7 +155,7 @@ function make_plain(thrown: unknown): unknown {
   if (thrown.name === kind) return thrown;
   const plain = new (Object.hasOwn(CLASSES, kind) && kind !== "AggregateError" ? CLASSES[kind]! : Error)(
     `${thrown.name}: ${thrown.message}`);
-  hide(plain, "stack", String(plain) + (String(thrown.stack).match(/\n {4}at [^]*/)?.[0] ?? ""));
+  hide(plain, "stack", error_line(plain) + (String(thrown.stack).match(/\n {4}at [^]*/)?.[0] ?? ""));
   return plain;
 }
 
@@ -165,6 +167,6 @@ function tag_of(value: object): string {
 
 // The frames would be those of the runtime.
 function without_frames(error: Error): Error {
-  hide(error, "stack", String(error));
+  hide(error, "stack", error_line(error));
   return error;
 }

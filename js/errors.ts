@@ -2,6 +2,7 @@
 
 import { DOMException } from "./dom_exception";
 import { native } from "./host";
+import { set_own } from "./util";
 
 const ERROR_CLASSES: Record<string, ErrorConstructor> = {
   Error, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError,
@@ -38,13 +39,20 @@ export function make_error(name: string, message: string, flags: ErrorFlags): Er
 
 export function mark_error<T extends object>(error: T, flags: ErrorFlags): T {
   if (flags !== 0) {
-    const marked = error as Record<string, boolean>;
-    if (flags & RETRYABLE) marked.retryable = true;
-    if (flags & OVERLOADED) marked.overloaded = true;
-    if (flags & REMOTE) marked.remote = true;
-    if (flags & RESET) marked.durableObjectReset = true;
+    if (flags & RETRYABLE) set_own(error, "retryable", true);
+    if (flags & OVERLOADED) set_own(error, "overloaded", true);
+    if (flags & REMOTE) set_own(error, "remote", true);
+    if (flags & RESET) set_own(error, "durableObjectReset", true);
   }
   return error;
+}
+
+// What Error.prototype.toString answers.
+export function error_line(error: Error): string {
+  const name = error.name === undefined ? "Error" : String(error.name);
+  const message = error.message === undefined ? "" : String(error.message);
+  if (name === "") return message;
+  return message === "" ? name : `${name}: ${message}`;
 }
 
 // The same with the frames of where it was thrown, if those are known.
@@ -53,7 +61,7 @@ export function host_error(name: string, message: string, stack: string, flags: 
   if (stack !== "") {
     const frames = stack.match(/\n {4}at [^]*/)?.[0] ?? "";
     Object.defineProperty(error, "stack", {
-      value: `${error}${frames}`, configurable: true, writable: true, enumerable: error instanceof DOMException,
+      value: `${error_line(error)}${frames}`, configurable: true, writable: true, enumerable: error instanceof DOMException,
     });
   }
   return error;

@@ -78,6 +78,15 @@ export function is_array_buffer(value: unknown): value is ArrayBuffer {
   }
 }
 
+// An own property as an assignment makes it, whatever setters Object.prototype has.
+export function set_own(object: object, key: PropertyKey, value: unknown): void {
+  Object.defineProperty(object, key, { value, writable: true, enumerable: true, configurable: true });
+}
+
+export function own_value(object: object, key: PropertyKey): unknown {
+  return Object.hasOwn(object, key) ? (object as Record<PropertyKey, unknown>)[key] : undefined;
+}
+
 export function is_object(value: unknown): value is object {
   return (typeof value === "object" && value !== null) || typeof value === "function";
 }
