@@ -20,7 +20,7 @@ void run(std::string_view bytes) {
   if (!content) return;
   Blob again = content->kind == SlotKind::kFence
                    ? encode_fence(content->node, content->slot, content->fencer)
-                   : encode_slot(content->node, content->slot, content->parts);
+                   : encode_slot(content->node, content->slot, content->parts, content->drained);
   CHECK(again.view() == bytes);
   CHECK(parse_journal_key(journal_key(content->node, content->slot)).has_value());
 

@@ -224,14 +224,16 @@ Task<Result<void>> Core::Impl::close(Deadline deadline) {
     Error e = Error::fenced("shutdown: the lease is lost");
     co_return fail(std::move(e));
   }
-  CO_TRY(co_await lease_.close(deadline));
-  // Only garbage from here on: nothing of it is needed once the journal says recovered.
+  // A cell that was not released stays in our name, and so the record has to stay as well.
+  JournalState end = ownership_.cells().empty() ? JournalState::kLeft : JournalState::kRecovered;
+  CO_TRY(co_await lease_.close(end, deadline));
+  // Only garbage from here on: nothing of it is needed once the record says so. The record itself is
+  // for others to delete (Recoverer::forget): one that is missing would have to be taken for lost.
+  journal_.delete_all();
   bool slots_gone = co_await journal_.join(deadline);
   Result<void> index_gone = co_await alarms_.remove_index(deadline);
-  if (slots_gone && index_gone) {
-    std::string key = node_key(options_.node);
-    Result<void> ignored = co_await bucket_.remove(std::move(key), deadline);
-  }
+  (void)slots_gone;
+  (void)index_gone.has_value();
   co_return Result<void>{};
 }
 

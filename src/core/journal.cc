@@ -63,9 +63,11 @@ void Journal::pump() {
     // Bounded memory: nothing is sent while too much waits for a drain, which drop_drained() ends.
     // What is packed can always be drained: a commit that is still open is not counted as packed.
     if (bytes_sent_ >= undrained_bytes_max_ && packed_ > 0) return;
-    SlotWriter::Sealed sealed = writer_.seal();
+    Slot drained = lease_.drained();
+    SlotWriter::Sealed sealed = writer_.seal(drained);
     Sent sent;
     sent.commits = sealed.ended.size();
+    sent.drained = drained;
     sent.open_since = sealed.open_since;
     for (size_t i = 0; i < sealed.ended.size(); ++i) {
       Held& held = held_[packed_ + i];
@@ -127,6 +129,7 @@ void Journal::advance() {
     const auto& [slot, sent] = *sent_.begin();
     CHECK(slot == durable_.next()) << "slot " << slot << " after " << durable_;
     durable_ = slot;
+    marked_ = sent.drained;
     if (!sent.open_since) drainable_ = slot;
     CHECK(!sent.open_since || *sent.open_since == drainable_.next())
         << "commit open since " << *sent.open_since << ", drainable " << drainable_;
@@ -226,6 +229,15 @@ void Journal::drop_drained(Slot through) {
 
 void Journal::delete_through(Slot through) {
   CHECK(through <= lease_.drained()) << "slot " << through << " is not known to be drained";
+  start_deleting(std::min(through, marked_));
+}
+
+void Journal::delete_all() {
+  CHECK(idle()) << "commits that are not drained";
+  start_deleting(durable_);
+}
+
+void Journal::start_deleting(Slot through) {
   delete_wanted_ = std::max(delete_wanted_, through);
   if (deleting_ || deleted_ >= delete_wanted_) return;
   deleting_ = true;

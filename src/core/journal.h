@@ -55,8 +55,12 @@ class Journal {
   size_t bytes_undrained() const { return bytes_held_; }   // all pages held
   bool idle() const { return held_.empty() && in_flight_ == 0; }
 
-  // Deletes slots that are drained, in the background, a few at a time.
+  // Deletes slots that are drained, in the background, a few at a time: those up to `through` that
+  // the mark in a durable slot has passed. So the newest slot in the bucket always tells where what
+  // is not drained begins at the earliest, also when the lease record is lost.
   void delete_through(Slot through);
+  // Deletes the rest: when the lease says that the journal is closed.
+  void delete_all();
   // Waits for the background tasks; after the lease is lost or closed, or with everything drained.
   Task<bool> join(Deadline deadline);
   size_t running() const { return tasks_.running(); }
@@ -75,6 +79,7 @@ class Journal {
   };
   struct Sent {
     bool created = false;
+    Slot drained;           // the mark in it
     size_t commits = 0;  // that end in it
     std::optional<Slot> open_since;
   };
@@ -86,6 +91,7 @@ class Journal {
   void fold(Held& held);
   void forget(const Held& held);
   static void compact(Held& held);
+  void start_deleting(Slot through);
   Task<void> delete_slots();
 
   World& world_;
@@ -113,6 +119,7 @@ class Journal {
   size_t bytes_sent_ = 0;  // held and packed
   bool pump_posted_ = false;
 
+  Slot marked_;  // the drained mark in the newest durable slot
   Slot deleted_;
   Slot delete_wanted_;
   bool deleting_ = false;

@@ -67,7 +67,7 @@ LeaseKeeper::Attempt LeaseKeeper::next_attempt() {
   attempt.record.expires = WallMs{world_.wall_now().value + ms(ttl_)};
   attempt.record.journal.drained = std::max(record_.journal.drained, drained_wanted_);
   if (closing_) {
-    attempt.record.journal.state = JournalState::kRecovered;
+    attempt.record.journal.state = *closing_;
     attempt.record.expires = world_.wall_now();
   }
   attempt.body = Blob(encode_node(attempt.record));
@@ -108,7 +108,7 @@ void LeaseKeeper::adopt(const Attempt& attempt, Version version) {
   renewed_at_ = applied.started;
   attempts_.clear();
   last_trouble_.clear();
-  if (record_.journal.state == JournalState::kRecovered) {
+  if (record_.journal.state != JournalState::kOpen) {
     closed_ = true;
     authority_until_ = MonoTime{Duration::min()};
     authority_until_ns_.store(INT64_MIN, std::memory_order_release);
@@ -234,8 +234,9 @@ Task<Result<void>> LeaseKeeper::advance_drained(Slot slot) {
   co_return Result<void>{};
 }
 
-Task<Result<void>> LeaseKeeper::close(Deadline deadline) {
-  closing_ = true;
+Task<Result<void>> LeaseKeeper::close(JournalState end, Deadline deadline) {
+  CHECK(end == JournalState::kLeft || end == JournalState::kRecovered) << to_string(end);
+  closing_ = end;
   wake_.notify_all();
   while (!closed_ && !lost_) {
     bool notified = co_await changed_.wait_until(deadline);

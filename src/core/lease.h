@@ -41,10 +41,10 @@ class LeaseKeeper {
   Task<Result<void>> advance_drained(Slot slot);
   Slot drained() const { return record_.journal.drained; }  // known to be in the bucket
 
-  // Marks the journal as recovered and ends authority; no on_lost. To be called when nothing is
-  // owned and nothing undrained. kUnavailable when not confirmed by the deadline; the renewals
-  // end in any case.
-  Task<Result<void>> close(Deadline deadline);
+  // Says that the journal has ended, as `end` (kLeft or kRecovered), and ends authority; no on_lost.
+  // To be called when nothing is undrained. kUnavailable when not confirmed by the deadline; the
+  // renewals end in any case.
+  Task<Result<void>> close(JournalState end, Deadline deadline);
 
   // Ends authority and the renewals without a word to the bucket; no on_lost. The lease runs out by
   // itself.
@@ -82,7 +82,7 @@ class LeaseKeeper {
   MonoTime renewed_at_;  // when the attempt that wrote it started
   uint64_t last_seq_ = 0;
   Slot drained_wanted_;
-  bool closing_ = false;
+  std::optional<JournalState> closing_;
   bool closed_ = false;
   std::vector<Attempt> attempts_;  // on `version_`, outcome unknown; bounded by the TTL
   std::string last_trouble_;       // of the renewal under way, for people

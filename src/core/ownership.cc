@@ -272,7 +272,7 @@ Task<Result<void>> Ownership::claim(CellId cell, std::shared_ptr<Pending> pendin
         co_await sleep_for(world_, pause);
         continue;
       }
-      if (owner.kind == PeerState::kDead) {
+      if (owner.kind != PeerState::kRecovered) {
         CO_TRY(co_await recoverer_.recover(current.node, deadline));
       }
     }

@@ -147,6 +147,8 @@ std::string_view to_string(JournalState state) {
       return "fencing";
     case JournalState::kRecovered:
       return "recovered";
+    case JournalState::kLeft:
+      return "left";
   }
   return "unknown";
 }
@@ -191,6 +193,7 @@ std::string encode_node(const NodeRecord& record) {
                  {"draining", load.draining}};
   out["journal"] = {{"state", std::string(to_string(record.journal.state))},
                     {"drained", record.journal.drained.value}};
+  if (record.journal.lost) out["journal"].as_object()["lost"] = true;
   return to_text(out);
 }
 
@@ -235,9 +238,12 @@ Result<NodeRecord> decode_node(std::string_view text, std::string_view key) {
     record.journal.state = JournalState::kFencing;
   } else if (state == "recovered") {
     record.journal.state = JournalState::kRecovered;
+  } else if (state == "left") {
+    record.journal.state = JournalState::kLeft;
   } else {
-    journal.reject("state", "is neither open nor fencing nor recovered");
+    journal.reject("state", "is neither open nor fencing nor recovered nor left");
   }
+  record.journal.lost = journal.flag_or("lost", false);
   record.journal.drained = Slot(counter(journal, "drained"));
   TRY(f.done());
   return record;

@@ -47,7 +47,8 @@ Result<OwnerRecord> decode_owner(std::string_view json, std::string_view key);
 
 // -- nodes/<node>.json ------------------------------------------------------------------------
 
-enum class JournalState : uint8_t { kOpen, kFencing, kRecovered };
+// kLeft: closed by the node itself, and no cell was left in its name.
+enum class JournalState : uint8_t { kOpen, kFencing, kRecovered, kLeft };
 std::string_view to_string(JournalState state);
 
 // A sample, for placement only.
@@ -68,6 +69,8 @@ struct NodeLoad {
 struct NodeJournal {
   JournalState state = JournalState::kOpen;
   Slot drained;  // the highest slot all of whose commits are in LTX objects; never falls
+  // The record was gone and a recoverer wrote it anew: `drained` is a lower bound, the slots know better.
+  bool lost = false;
   friend bool operator==(const NodeJournal&, const NodeJournal&) = default;
 };
 

@@ -36,7 +36,7 @@ NodeRecord sample_node() {
             .resident_cells = 3,
             .memory_bytes = UINT64_MAX,
             .pressured = true};
-  r.journal = {JournalState::kFencing, Slot(kCounterMax)};
+  r.journal = {JournalState::kFencing, Slot(kCounterMax), true};
   return r;
 }
 

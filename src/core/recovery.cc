@@ -14,6 +14,8 @@ constexpr size_t kReadsInFlight = 64;
 constexpr size_t kWritesInFlight = 16;
 // Enough for a fence record and for the head of a data slot.
 constexpr uint64_t kHeadBytes = 512;
+constexpr size_t kSlotsMax = 1'000'000;
+constexpr unsigned kMarkRoundsMax = 100;
 
 }  // namespace
 
@@ -25,13 +27,13 @@ Task<Result<PeerState>> Recoverer::look(NodeId node, Deadline deadline) {
   Result<StoredObject> got = co_await bucket_.get(key, deadline);
   PeerState state;
   if (!got) {
-    // A node creates its lease before its first claim, and only recovered records are deleted.
     if (got.error().code == ErrorCode::kNotFound) co_return state;
     co_return fail(std::move(got).error());
   }
   CO_TRY_ASSIGN(state.record, decode_node(got->body.view(), key));
   state.version = std::move(got->version);
-  if (state.record.journal.state == JournalState::kRecovered) {
+  if (state.record.journal.state == JournalState::kRecovered ||
+      state.record.journal.state == JournalState::kLeft) {
     state.kind = PeerState::kRecovered;
   } else if (state.record.journal.state == JournalState::kFencing ||
              state.record.expires <= world_.wall_now()) {
@@ -90,6 +92,23 @@ Task<Result<void>> Recoverer::recover_alone(NodeId node, Deadline deadline) {
     CO_TRY_ASSIGN(PeerState state, co_await look(node, deadline));
     if (state.kind == PeerState::kRecovered) co_return Result<void>{};
 
+    if (state.kind == PeerState::kMissing) {
+      // Step 1 without a record. The node renews by a swap, so from here on it cannot, and can never
+      // again publish a higher mark. Whatever the outcome: look again.
+      NodeRecord lost;
+      lost.node = node;
+      lost.seq = 1;
+      lost.expires = world_.wall_now();
+      lost.journal.state = JournalState::kFencing;
+      lost.journal.lost = true;
+      std::string key = node_key(node);
+      Blob body(encode_node(lost));
+      Condition condition = Condition::create();
+      SwapResult ignored = co_await bucket_.put_if(std::move(key), std::move(body),
+                                                   std::move(condition), deadline);
+      (void)ignored.outcome;
+      continue;
+    }
     if (state.record.journal.state == JournalState::kOpen) {
       // Step 1. From here on no renewal of the node can succeed. Whatever the outcome: look again,
       // so that `drained` comes from the version that says fencing.
@@ -111,9 +130,23 @@ Task<Result<void>> Recoverer::recover_alone(NodeId node, Deadline deadline) {
 
 Task<Result<bool>> Recoverer::recover_fenced(PeerState state, Deadline deadline) {
   const NodeId node = state.record.node;
-  const Slot drained = state.record.journal.drained;
+  const bool lost = state.record.journal.lost;
+  Slot drained = state.record.journal.drained;
+  if (lost) {
+    CO_TRY_ASSIGN(Slot mark, co_await newest_mark(node, deadline));
+    drained = std::max(drained, mark);
+  }
   // Step 2.
-  CO_TRY_ASSIGN(Slot fence, co_await fence_journal(node, drained, deadline));
+  CO_TRY_ASSIGN(Fence found, co_await fence_journal(node, drained, deadline));
+  // A hole may also be a slot that the node has drained and deleted, if `drained` is not its last mark.
+  // Then a slot with a mark at or above the hole was there before that deletion, and one is there now.
+  while (lost || found.more) {
+    CO_TRY_ASSIGN(Slot mark, co_await newest_mark(node, deadline));
+    if (mark < found.slot) break;
+    drained = mark;
+    CO_TRY_ASSIGN(found, co_await fence_journal(node, drained, deadline));
+  }
+  const Slot fence = found.slot;
   // Step 3. What lies below the fence is the node's, for ever.
   CO_TRY_ASSIGN(std::optional<std::vector<Commit>> commits,
                 co_await read_slots(node, drained, fence, deadline));
@@ -134,7 +167,7 @@ Task<Result<bool>> Recoverer::recover_fenced(PeerState state, Deadline deadline)
       co_await bucket_.settle(std::move(key), std::move(body), std::move(condition), deadline);
   if (settled.kind == Settled::kUnsettled) co_return fail(std::move(settled.error));
   if (settled.kind == Settled::kRejected) co_return false;
-  tasks_.spawn(delete_slots(node, fence));
+  tasks_.spawn(delete_slots_later(node, fence));
   co_return true;
 }
 
@@ -158,16 +191,46 @@ Task<Result<Recoverer::Occupant>> Recoverer::occupant(NodeId node, Slot slot, De
   co_return content->kind == SlotKind::kFence ? Occupant::kFence : Occupant::kData;
 }
 
-Task<Result<Slot>> Recoverer::fence_journal(NodeId node, Slot drained, Deadline deadline) {
+Task<Result<Slot>> Recoverer::newest_mark(NodeId node, Deadline deadline) {
+  std::string prefix = journal_prefix(node);
+  std::string from_start;
+  for (unsigned round = 0; round < kMarkRoundsMax; ++round) {
+    CO_TRY_ASSIGN(std::vector<ListedObject> listed,
+                  co_await bucket_.list_all(prefix, from_start, kSlotsMax, deadline));
+    bool changed = false;
+    // Marks only grow from slot to slot. A fence has none.
+    for (size_t i = listed.size(); i > 0 && !changed; --i) {
+      const std::string key = listed[i - 1].key;
+      if (!parse_journal_key(key)) continue;
+      Result<StoredObject> got = co_await bucket_.get(key, deadline);
+      if (!got) {
+        // Deleted since: by the node, which has written a newer one, or by a colleague who is done.
+        if (got.error().code != ErrorCode::kNotFound) co_return fail(std::move(got).error());
+        changed = true;
+        continue;
+      }
+      Result<SlotContent> content = decode_slot(got->body.view());
+      if (!content) co_return fail(content.error().at(key));
+      if (content->kind == SlotKind::kData) co_return content->drained;
+    }
+    if (!changed) co_return Slot();
+  }
+  Error e = Error::unavailable(prefix + ": its newest slot changes all the time");
+  co_return fail(std::move(e));
+}
+
+Task<Result<Recoverer::Fence>> Recoverer::fence_journal(NodeId node, Slot drained, Deadline deadline) {
   // The walk goes up from drained + 1: a create of the fence, and one further where data is found.
   // On a slot that is known to hold something the create would do nothing, so the run of slots that
   // a LIST shows is looked at instead, in parallel.
   Slot at = drained.next();
   std::string prefix = journal_prefix(node);
   std::string after = drained.value == 0 ? std::string() : journal_key(node, drained);
-  constexpr size_t kSlotsMax = 1'000'000;
   CO_TRY_ASSIGN(std::vector<ListedObject> listed,
                 co_await bucket_.list_all(prefix, after, kSlotsMax, deadline));
+  auto fenced_at = [&](Slot slot) {
+    return Fence{slot, !listed.empty() && listed.back().key > journal_key(node, slot)};
+  };
   size_t run = 0;
   while (run < listed.size() && listed[run].key == journal_key(node, Slot(at.value + run))) ++run;
   for (size_t done = 0; done < run;) {
@@ -178,7 +241,7 @@ Task<Result<Slot>> Recoverer::fence_journal(NodeId node, Slot drained, Deadline 
     std::vector<Result<Occupant>> found = co_await join_all(world_, std::move(looks));
     for (Result<Occupant>& occupant : found) {
       if (!occupant) co_return fail(std::move(occupant).error());
-      if (*occupant == Occupant::kFence) co_return at;
+      if (*occupant == Occupant::kFence) co_return fenced_at(at);
       if (*occupant == Occupant::kNothing) {
         run = 0;
         break;
@@ -194,9 +257,9 @@ Task<Result<Slot>> Recoverer::fence_journal(NodeId node, Slot drained, Deadline 
     Settled settled =
         co_await bucket_.settle(std::move(key), std::move(fence), std::move(condition), deadline);
     if (settled.kind == Settled::kUnsettled) co_return fail(std::move(settled.error));
-    if (settled.kind == Settled::kApplied) co_return at;
+    if (settled.kind == Settled::kApplied) co_return fenced_at(at);
     CO_TRY_ASSIGN(Occupant there, co_await occupant(node, at, deadline));
-    if (there == Occupant::kFence) co_return at;
+    if (there == Occupant::kFence) co_return fenced_at(at);
     if (there == Occupant::kData) at = at.next();
     // Nothing there: deleted since, by a colleague who is done. The record will tell; try the slot
     // again meanwhile, which does no harm.
@@ -289,26 +352,51 @@ Task<Result<void>> Recoverer::write_alarms(NodeId node, std::vector<Commit> comm
   co_return Result<void>{};
 }
 
-Task<void> Recoverer::delete_slots(NodeId node, Slot fence) {
-  // Garbage only: on any error the rest stays. Never the fence, nor anything above it that could
-  // be one.
+Task<Result<void>> Recoverer::delete_slots(NodeId node, Slot fence, Deadline deadline) {
+  // Never the fence, nor anything above it that could be one.
   std::string prefix = journal_prefix(node);
   std::string from_start;
-  Deadline deadline = world_.deadline_in(std::chrono::seconds(60));
-  constexpr size_t kSlotsMax = 1'000'000;
-  Result<std::vector<ListedObject>> listed =
-      co_await bucket_.list_all(prefix, from_start, kSlotsMax, deadline);
-  if (!listed) co_return;
-  std::vector<Task<Result<void>>> deletes;
-  for (size_t i = 0; i < listed->size(); ++i) {
-    std::optional<JournalName> name = parse_journal_key((*listed)[i].key);
-    if (!name || name->slot >= fence) continue;
-    deletes.push_back(bucket_.remove((*listed)[i].key, deadline));
-    if (deletes.size() < kWritesInFlight) continue;
+  CO_TRY_ASSIGN(std::vector<ListedObject> listed,
+                co_await bucket_.list_all(prefix, from_start, kSlotsMax, deadline));
+  std::erase_if(listed, [&](const ListedObject& object) {
+    std::optional<JournalName> name = parse_journal_key(object.key);
+    return !name || name->slot >= fence;
+  });
+  for (size_t begin = 0; begin < listed.size(); begin += kWritesInFlight) {
+    std::vector<Task<Result<void>>> deletes;
+    for (size_t i = begin; i < std::min(listed.size(), begin + kWritesInFlight); ++i) {
+      deletes.push_back(bucket_.remove(listed[i].key, deadline));
+    }
     std::vector<Result<void>> done = co_await join_all(world_, std::move(deletes));
-    deletes.clear();
+    for (Result<void>& r : done) {
+      if (!r) co_return fail(std::move(r).error());
+    }
   }
-  std::vector<Result<void>> done = co_await join_all(world_, std::move(deletes));
+  co_return Result<void>{};
+}
+
+Task<void> Recoverer::delete_slots_later(NodeId node, Slot fence) {
+  // Garbage: on any error the rest stays until the node is forgotten.
+  Deadline deadline = world_.deadline_in(std::chrono::seconds(60));
+  Result<void> ignored = co_await delete_slots(node, fence, deadline);
+}
+
+Task<Result<bool>> Recoverer::forget(NodeId node, Deadline deadline) {
+  CO_TRY_ASSIGN(PeerState state, co_await look(node, deadline));
+  if (state.kind == PeerState::kMissing) co_return true;
+  if (state.kind != PeerState::kRecovered) co_return false;
+  // The record goes last: as long as anything is there that could be taken for more than garbage, it
+  // says that it is not. An alarm index goes when its alarms are settled.
+  Slot end = state.record.journal.drained.next();
+  CO_TRY(co_await delete_slots(node, end, deadline));
+  ListRequest index;
+  index.prefix = alarm_index_prefix(node);
+  index.keys_max = 1;
+  CO_TRY_ASSIGN(ListPage page, co_await bucket_.list(std::move(index), deadline));
+  if (!page.objects.empty()) co_return false;
+  std::string key = node_key(node);
+  CO_TRY(co_await bucket_.remove(std::move(key), deadline));
+  co_return true;
 }
 
 }  // namespace celld

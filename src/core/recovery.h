@@ -1,7 +1,8 @@
 // Taking over the journal of a dead node, so that its cells may be claimed.
 //
-// The four steps of docs/protocol.md section 6. Two recoverers of one node do the same work twice
-// and agree; a store error leaves the state as it was.
+// The steps of docs/protocol.md, "Takeover". Two recoverers of one node do the same work twice and
+// agree; a store error leaves the state as it was. A record that is missing proves nothing: it is
+// written anew, and the slots themselves say where what is not drained begins.
 #pragma once
 
 #include <functional>
@@ -22,9 +23,10 @@ struct PeerState {
   enum Kind : uint8_t {
     kLive,       // open, and not expired by our wall clock
     kDead,       // expired or being recovered, not recovered yet
-    kRecovered,  // its cells may be claimed; also when there is no record
+    kMissing,    // there is no record: to be recovered like a dead one, whatever became of the node
+    kRecovered,  // its cells may be claimed; also when it left by itself
   };
-  Kind kind = kRecovered;
+  Kind kind = kMissing;
   NodeRecord record;  // empty when there is none
   Version version;
 };
@@ -42,6 +44,10 @@ class Recoverer {
   // share the work.
   Task<Result<void>> recover(NodeId node, Deadline deadline);
 
+  // Deletes what is left of a node that is recovered or has left: data slots below its fence, then
+  // the record, if nothing else of it is there. False: something is, so the record stays.
+  Task<Result<bool>> forget(NodeId node, Deadline deadline);
+
   TaskScope& tasks() { return tasks_; }
 
  private:
@@ -55,8 +61,14 @@ class Recoverer {
   Task<Result<void>> recover_alone(NodeId node, Deadline deadline);
   // One round over a record in state `fencing`. False: something changed, look again.
   Task<Result<bool>> recover_fenced(PeerState state, Deadline deadline);
-  // Creates the fence; returns its slot.
-  Task<Result<Slot>> fence_journal(NodeId node, Slot drained, Deadline deadline);
+  struct Fence {
+    Slot slot;
+    bool more = false;  // a LIST showed something above it
+  };
+  // Creates the fence, above `drained`.
+  Task<Result<Fence>> fence_journal(NodeId node, Slot drained, Deadline deadline);
+  // The drained mark in the newest data slot; 0 when there is none.
+  Task<Result<Slot>> newest_mark(NodeId node, Deadline deadline);
   // Whose slot it is: data of the node, a fence, or nothing there.
   enum class Occupant : uint8_t { kData, kFence, kNothing };
   Task<Result<Occupant>> occupant(NodeId node, Slot slot, Deadline deadline);
@@ -66,7 +78,9 @@ class Recoverer {
   Task<Result<void>> write_tails(std::vector<Commit> commits, Deadline deadline);
   Task<Result<void>> write_alarms(NodeId node, std::vector<Commit> commits, Slot through,
                                   Deadline deadline);
-  Task<void> delete_slots(NodeId node, Slot fence);
+  Task<void> delete_slots_later(NodeId node, Slot fence);
+  // Those below `fence`, which holds data or garbage only.
+  Task<Result<void>> delete_slots(NodeId node, Slot fence, Deadline deadline);
 
   World& world_;
   Bucket& bucket_;

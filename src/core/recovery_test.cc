@@ -130,11 +130,202 @@ TEST(Recovery, data_above_the_fence_does_not_count) {
   EXPECT_TRUE(fleet.bucket.has(ltx_key(kCell, Epoch(1), 0, Txid(1), Txid(28))));
 }
 
-TEST(Recovery, a_record_that_is_gone_means_recovered) {
+TEST(Recovery, of_a_node_that_left_no_trace_ends_with_a_fence_where_it_would_have_begun) {
   Fleet fleet(4);
   Taker b(fleet, "b");
-  EXPECT_TRUE(fleet.run(b.recoverer.recover(NodeId("never-seen"), b.world.deadline_in(seconds(5)))));
-  EXPECT_EQ(fleet.bucket.objects().size(), 0u);
+  NodeId unseen("never-seen");
+  ASSERT_TRUE(fleet.run(b.recoverer.recover(unseen, b.world.deadline_in(seconds(5)))));
+  EXPECT_EQ(record_of(fleet, unseen).journal.state, JournalState::kRecovered);
+  EXPECT_EQ(fences(fleet, unseen), 1u);
+  EXPECT_TRUE(fleet.bucket.has(journal_key(unseen, Slot(1))));
+}
+
+TEST(Recovery, a_lease_record_that_is_lost_is_no_reason_to_forget_the_journal) {
+  Fleet fleet(6);
+  die_with_a_journal(fleet);
+  size_t slots = fleet.bucket.count("journal/a/");
+  fleet.bucket.remove(node_key(kDead));
+  FleetNode& b = fleet.started("b");
+  MonoTime before = fleet.world.now();
+  auto woken = fleet.run(b.wake(kCell, seconds(30)));
+  ASSERT_TRUE(woken) << woken.error().message;
+  EXPECT_EQ(b.cells.at(kCell).state->txid, Txid(30));
+  EXPECT_LT(fleet.world.now() - before, seconds(2)) << "there is no lease to wait for";
+  EXPECT_EQ(record_of(fleet, kDead).journal.drained, Slot(slots));
+  fleet.shut_down(b);
+}
+
+// A node whose slots are drained and deleted while it writes, which is what makes holes.
+struct Drained {
+  explicit Drained(uint64_t seed) : fleet(seed) {
+    CoreOptions options;
+    options.drain_interval = milliseconds(40 + 10 * (seed % 20));
+    options.slot_bytes_max = 16 << 10;
+    a = &fleet.started("a", std::nullopt, options);
+    for (int i = 0; i < 4; ++i) {
+      cells.push_back(CellId("Counter:" + std::to_string(i)));
+      CHECK(fleet.run(a->wake(cells.back(), seconds(5))));
+    }
+  }
+  void write_for(Duration time) {
+    MonoTime end = fleet.world.now() + time;
+    while (fleet.world.now() < end && !a->fenced) {
+      if (a->core->has_authority()) a->write(cells[fleet.world.below(cells.size())], 1, 4);
+      fleet.world.run_for(fleet.world.between(milliseconds(1), milliseconds(12)));
+    }
+  }
+  // What b finds is compared with everything that was acknowledged.
+  void take_over(FleetNode& b) {
+    for (const CellId& cell : cells) {
+      auto woken = fleet.run(b.wake(cell, seconds(60)));
+      ASSERT_TRUE(woken) << woken.error().message;
+    }
+  }
+  Fleet fleet;
+  FleetNode* a = nullptr;
+  std::vector<CellId> cells;
+};
+
+TEST(Recovery, a_lease_record_lost_after_drains_costs_no_acknowledged_write) {
+  for (uint64_t seed = 1; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    Drained d(seed);
+    d.a->data.faults.slow = 0.1;
+    d.a->data.faults.slow_max = milliseconds(200);
+    d.write_for(milliseconds(300 + 37 * static_cast<int>(seed)));
+    // At times a drain ends that no later slot tells of.
+    d.fleet.world.run_for(milliseconds(seed % 3 * 60));
+    d.a->kill();
+    d.fleet.bucket.remove(node_key(kDead));
+    FleetNode& b = d.fleet.started("b");
+    d.take_over(b);
+    d.fleet.shut_down(b);
+    if (HasFailure()) return;
+  }
+}
+
+// As when somebody restores the record from a copy, or a doubled request of the node's start comes late.
+TEST(Recovery, a_lease_record_that_comes_back_in_an_old_version_costs_no_acknowledged_write) {
+  for (uint64_t seed = 1; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    Drained d(seed);
+    Blob old = d.fleet.bucket.get(node_key(kDead))->body;
+    d.write_for(milliseconds(500 + 37 * static_cast<int>(seed)));
+    d.a->kill();
+    d.fleet.bucket.put(node_key(kDead), old);
+    d.fleet.world.run_for(seconds(11));
+    FleetNode& b = d.fleet.started("b");
+    d.take_over(b);
+    d.fleet.shut_down(b);
+    if (HasFailure()) return;
+  }
+}
+
+// It learns of it at its next renewal; up to then it writes, drains and deletes.
+TEST(Recovery, a_lease_record_deleted_under_a_live_node_costs_no_acknowledged_write) {
+  for (uint64_t seed = 1; seed < 80; ++seed) {
+    SCOPED_TRACE(seed);
+    Drained d(seed);
+    FleetNode& b = d.fleet.started("b");
+    d.write_for(milliseconds(300 + 23 * static_cast<int>(seed)));
+    d.a->data.faults.slow = 0.2;
+    d.a->data.faults.slow_max = milliseconds(200);
+    b.data.faults.slow = 0.5;
+    b.data.faults.slow_max = milliseconds(200);
+    d.fleet.bucket.remove(node_key(kDead));
+    auto taken = std::make_shared<bool>(false);
+    auto take = [](FleetNode* n, std::vector<CellId> cells, std::shared_ptr<bool> done) -> Task<void> {
+      for (const CellId& cell : cells) {
+        CellId id = cell;
+        Result<void> woken = co_await n->wake(id, seconds(60));
+        EXPECT_TRUE(woken) << woken.error().message;
+      }
+      *done = true;
+    };
+    start(take(&b, d.cells, taken));
+    d.write_for(seconds(6));
+    ASSERT_TRUE(d.fleet.world.run_until([&] { return *taken; }, seconds(60)));
+    EXPECT_TRUE(d.a->fenced) << "noticed at the next renewal at the latest";
+    for (const CellId& cell : d.cells) b.write(cell, 1, 4);
+    ASSERT_TRUE(d.fleet.settle_writes(b));
+    if (HasFailure()) return;
+  }
+}
+
+// Its last mark was in no slot yet when the newest one was looked at; then it is, and what it covers goes.
+TEST(Recovery, a_slot_that_a_live_node_deletes_meanwhile_is_not_taken_for_the_end_of_its_journal) {
+  Fleet fleet(8);
+  die_with_a_journal(fleet);
+  size_t slots = fleet.bucket.count("journal/a/");
+  ASSERT_EQ(slots, 30u) << "one commit in each";
+  fleet.bucket.remove(node_key(kDead));
+  Blob bytes = fleet.bucket.get(journal_key(kDead, Slot(slots)))->body;
+  Result<SlotContent> last = decode_slot(bytes.view());
+  ASSERT_TRUE(last);
+  Taker b(fleet, "b");
+  int lists = 0;
+  b.store.lose_request = [&](const std::string& op, const std::string& key) {
+    if (op == "list" && key.starts_with("journal/") && ++lists == 2) {
+      fleet.bucket.remove(journal_key(kDead, Slot(slots)));
+      fleet.bucket.put(journal_key(kDead, Slot(slots)), encode_slot(kDead, Slot(slots), last->parts, Slot(20)));
+      for (uint64_t slot = 1; slot <= 20; ++slot) fleet.bucket.remove(journal_key(kDead, Slot(slot)));
+    }
+    return false;
+  };
+  auto done = fleet.run(b.recoverer.recover(kDead, b.world.deadline_in(seconds(30))));
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_EQ(record_of(fleet, kDead).journal.drained, Slot(slots));
+  EXPECT_TRUE(fleet.bucket.has(ltx_key(kCell, Epoch(1), 0, Txid(21), Txid(30))));
+}
+
+// With a request or without one: the index leads to the node although nothing in nodes/ does.
+TEST(Recovery, alarms_of_a_node_whose_lease_record_is_lost_fire) {
+  Fleet fleet(9);
+  CoreOptions options;
+  options.wake_scan_interval = seconds(10);
+  options.drain_interval = seconds(2);
+  FleetNode& a = fleet.started("a", std::nullopt, options);
+  ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
+  a.write(kCell, 1, 1, AlarmChange{WallMs{fleet.world.wall_now().value + 20'000}});
+  fleet.world.run_for(seconds(5));
+  a.write(kCell, 1, 1);
+  ASSERT_TRUE(fleet.settle_writes(a));
+  a.kill();
+  fleet.bucket.remove(node_key(kDead));
+  FleetNode& b = fleet.started("b", std::nullopt, options);
+  ASSERT_TRUE(fleet.world.run_until([&] { return b.hints > 0; }, seconds(60)));
+  ASSERT_TRUE(fleet.run(b.wake(kCell, seconds(5))));
+  EXPECT_EQ(b.cells.at(kCell).state->txid, Txid(2));
+  fleet.shut_down(b);
+}
+
+TEST(Recovery, a_node_is_forgotten_when_nothing_of_it_is_left) {
+  Fleet fleet(7);
+  die_with_a_journal(fleet);
+  Taker b(fleet, "b");
+  auto forget = [&] {
+    auto done = fleet.run(b.recoverer.forget(kDead, b.world.deadline_in(seconds(30))));
+    EXPECT_TRUE(done) << done.error().message;
+    return done && *done;
+  };
+  EXPECT_FALSE(forget()) << "not recovered";
+  b.store.lose_request = [](const std::string& op, const std::string& key) {
+    return op == "remove" && key.starts_with("journal/");
+  };
+  ASSERT_TRUE(fleet.run(b.recoverer.recover(kDead, b.world.deadline_in(seconds(30)))));
+  fleet.world.run_for(seconds(70));
+  EXPECT_GT(fleet.bucket.count("journal/a/"), 1u) << "the deletion did not get through";
+  b.store.lose_request = nullptr;
+  fleet.bucket.put(alarm_index_key(kDead, 0), Blob("{}"));
+  EXPECT_FALSE(forget()) << "its alarms are not settled";
+  fleet.bucket.remove(alarm_index_key(kDead, 0));
+  EXPECT_TRUE(forget());
+  EXPECT_FALSE(fleet.bucket.has(node_key(kDead)));
+  EXPECT_EQ(fleet.bucket.count("journal/a/"), 1u);
+  EXPECT_EQ(fences(fleet, kDead), 1u);
+  // Whoever asks now finds what the fence says.
+  ASSERT_TRUE(fleet.run(b.recoverer.recover(kDead, b.world.deadline_in(seconds(30)))));
+  EXPECT_EQ(record_of(fleet, kDead).journal.state, JournalState::kRecovered);
 }
 
 TEST(Recovery, a_corrupt_slot_is_named_and_stops_the_takeover) {

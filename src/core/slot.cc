@@ -13,7 +13,7 @@ namespace celld {
 namespace {
 
 constexpr std::string_view kMagic = "CJN1";
-constexpr uint8_t kSlotFormatVersion = 1;
+constexpr uint8_t kSlotFormatVersion = 2;
 constexpr size_t kChecksumSize = 8;
 
 enum class AlarmTag : uint8_t { kUnchanged = 0, kSet = 1, kDeleted = 2 };
@@ -39,7 +39,7 @@ Blob finished(std::string out) {
 }
 
 // Bytes of a slot without parts, and of a part without payload.
-size_t head_bytes(const NodeId& node) { return 4 + 1 + 1 + 8 + 1 + node.value.size() + 4; }
+size_t head_bytes(const NodeId& node) { return 4 + 1 + 1 + 8 + 1 + node.value.size() + 8 + 4; }
 size_t part_bytes(const CellId& cell) { return 1 + cell.value.size() + 8 + 8 + 4 + 4 + 1 + 8 + 4; }
 
 template <class Tag>
@@ -93,7 +93,8 @@ Result<CommitPart> parse_part(ByteReader& in) {
 
 }  // namespace
 
-Blob encode_slot(const NodeId& node, Slot slot, std::span<const CommitPart> parts) {
+Blob encode_slot(const NodeId& node, Slot slot, std::span<const CommitPart> parts, Slot drained) {
+  CHECK(drained < slot) << "slot " << slot << " is drained through " << drained;
   CHECK(!parts.empty() && parts.size() <= kSlotPartsMax) << parts.size();
   std::string out;
   size_t size = head_bytes(node) + kChecksumSize;
@@ -101,6 +102,7 @@ Blob encode_slot(const NodeId& node, Slot slot, std::span<const CommitPart> part
   CHECK(size <= kSlotBytesMax) << size;
   out.reserve(size);
   put_head(out, SlotKind::kData, node, slot);
+  put_be(out, drained.value, 8);
   put_be(out, parts.size(), 4);
   for (const CommitPart& part : parts) {
     CHECK(part.epoch.value >= 1 && part.txid.value >= 1) << part.cell;
@@ -165,10 +167,14 @@ Result<SlotContent> decode_slot(std::string_view bytes) {
     if (!in.ok() || !fencer) return fail(corrupt_at(at, "node id of the fencer"));
     content.fencer = std::move(*fencer);
   } else if (kind == static_cast<uint8_t>(SlotKind::kData)) {
+    content.drained = Slot(in.u64());
     size_t at = in.offset();
     uint32_t count = in.u32();
     if (!in.ok() || count < 1 || count > kSlotPartsMax) {
       return fail(corrupt_at(at, std::to_string(count) + " parts"));
+    }
+    if (content.drained >= content.slot) {
+      return fail(corrupt_at(at - 8, "drained through slot " + std::to_string(content.drained.value)));
     }
     for (uint32_t i = 0; i < count; ++i) {
       TRY_ASSIGN(CommitPart part, parse_part(in));
@@ -229,7 +235,7 @@ Result<void> SlotWriter::add(EncodedCommit commit) {
   return {};
 }
 
-SlotWriter::Sealed SlotWriter::seal() {
+SlotWriter::Sealed SlotWriter::seal(Slot drained) {
   CHECK(!queue_.empty()) << "nothing waits for slot " << next_;
   Sealed sealed;
   sealed.slot = next_;
@@ -255,7 +261,7 @@ SlotWriter::Sealed SlotWriter::seal() {
     }
     ++taken;
   }
-  sealed.bytes = encode_slot(node_, next_, parts);
+  sealed.bytes = encode_slot(node_, next_, parts, drained);
   for (size_t i = 0; i < taken; ++i) {
     Waiting& w = queue_.front();
     sealed.ended.push_back(Ended{std::move(w.commit.cell), w.commit.epoch, w.commit.txid, w.first,

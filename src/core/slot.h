@@ -44,12 +44,13 @@ struct SlotContent {
   SlotKind kind = SlotKind::kData;
   NodeId node;  // whose journal
   Slot slot;
+  Slot drained;                   // of data: the node's drained mark when the slot was sealed
   NodeId fencer;                  // of a fence: who wrote it
   std::vector<CommitPart> parts;  // of data; payloads view the bytes given to decode_slot
 };
 
-// Every part CHECKed: ids not empty, index < count, alarm only in part 0.
-Blob encode_slot(const NodeId& node, Slot slot, std::span<const CommitPart> parts);
+// Every part CHECKed: ids not empty, index < count, alarm only in part 0; `drained` < `slot`.
+Blob encode_slot(const NodeId& node, Slot slot, std::span<const CommitPart> parts, Slot drained = {});
 // The record that takes `slot` from `victim`, so that no data can ever be there.
 Blob encode_fence(const NodeId& victim, Slot slot, const NodeId& fencer);
 
@@ -101,8 +102,9 @@ class SlotWriter {
     // it until the slot of its last part can be passed as well.
     std::optional<Slot> open_since;
   };
-  // The next slot, as full as the limit allows. CHECKs that something waits.
-  Sealed seal();
+  // The next slot, as full as the limit allows. CHECKs that something waits. `drained` is the mark
+  // that the lease is known to carry.
+  Sealed seal(Slot drained = {});
 
  private:
   struct Waiting {

@@ -79,12 +79,13 @@ TEST(Slot, parts_come_back_as_they_were) {
                                    part("C:3", 1, 9, 4, 5, "yy")};
   parts[0].alarm = AlarmChange{WallMs{-5}};
   parts[1].alarm = AlarmChange{};
-  Blob bytes = encode_slot(kNode, Slot(7), parts);
+  Blob bytes = encode_slot(kNode, Slot(7), parts, Slot(5));
   auto content = decode_slot(bytes.view());
   ASSERT_TRUE(content) << content.error().message;
   EXPECT_EQ(content->kind, SlotKind::kData);
   EXPECT_EQ(content->node, kNode);
   EXPECT_EQ(content->slot, Slot(7));
+  EXPECT_EQ(content->drained, Slot(5));
   ASSERT_EQ(content->parts.size(), 3u);
   for (size_t i = 0; i < 3; ++i) {
     const CommitPart &got = content->parts[i], &put = parts[i];
@@ -92,7 +93,7 @@ TEST(Slot, parts_come_back_as_they_were) {
         std::tie(got.cell, got.epoch, got.txid, got.index, got.count, got.alarm, got.payload),
         std::tie(put.cell, put.epoch, put.txid, put.index, put.count, put.alarm, put.payload));
   }
-  EXPECT_EQ(encode_slot(content->node, content->slot, content->parts), bytes);
+  EXPECT_EQ(encode_slot(content->node, content->slot, content->parts, content->drained), bytes);
 }
 
 TEST(Slot, a_fence_names_its_journal_and_its_writer) {
@@ -131,9 +132,11 @@ TEST(Slot, a_lie_under_a_right_checksum_is_refused_by_name) {
     auto content = decode_slot(bad);
     return content ? "no error" : content.error().message;
   };
-  const size_t node = 15, count = node + 6, cell = count + 4 + 1, epoch = cell + 3;
+  const size_t node = 15, drained = node + 6, count = drained + 8, cell = count + 4 + 1, epoch = cell + 3;
   EXPECT_EQ(error(count, 1, 4), "no error");
-  EXPECT_THAT(error(4, 2, 1), HasSubstr("format version 2"));
+  EXPECT_EQ(error(drained, 6, 8), "no error");
+  EXPECT_THAT(error(drained, 7, 8), HasSubstr("drained through slot 7"));
+  EXPECT_THAT(error(4, 1, 1), HasSubstr("format version 1"));
   EXPECT_THAT(error(5, 3, 1), HasSubstr("kind 3"));
   EXPECT_THAT(error(6, 0, 8), HasSubstr("slot number 0"));
   EXPECT_THAT(error(6, UINT64_MAX, 8), HasSubstr("slot number 18446744073709551615"));

@@ -118,11 +118,15 @@ Task<Result<NodeId>> WakeScanner::sweep_nodes(Deadline deadline) {
       }
       not_before_.clear();
       recovered_[node] = modified;
+      if (state.record.journal.state == JournalState::kLeft) {
+        CO_TRY_ASSIGN(bool gone, co_await recoverer_.forget(node, deadline));
+        if (gone) recovered_.erase(node);
+        continue;
+      }
     }
     if (now - modified.value >= kForgetNodeMs) {
-      std::string key = node_key(node);
-      CO_TRY(co_await bucket_.remove(std::move(key), deadline));
-      recovered_.erase(node);
+      CO_TRY_ASSIGN(bool gone, co_await recoverer_.forget(node, deadline));
+      if (gone) recovered_.erase(node);
     }
   }
   co_return elected;
@@ -176,7 +180,11 @@ Task<Result<void>> WakeScanner::scan_indexes(std::vector<Entry>& due, Deadline d
   for (const NodeId& node : nodes) {
     if (!indexes_.contains(node)) {
       CO_TRY_ASSIGN(PeerState state, co_await recoverer_.look(node, deadline));
-      if (state.kind != PeerState::kRecovered) continue;  // alive, or recovered by the sweep soon
+      if (state.kind == PeerState::kMissing) {
+        CO_TRY(co_await recoverer_.recover(node, deadline));
+      } else if (state.kind != PeerState::kRecovered) {
+        continue;  // alive, or recovered by the sweep soon
+      }
       CO_TRY(co_await load_index(node, deadline));
     }
     Index& index = indexes_[node];

@@ -77,6 +77,13 @@ DataDir::~DataDir() {
   if (lock_ >= 0) close(lock_);
 }
 
+Result<void> DataDir::forget() {
+  std::error_code ec;
+  std::filesystem::remove(path_ + "/node-id", ec);
+  if (ec) return fail(Error::unavailable(path_ + "/node-id: " + ec.message()));
+  return {};
+}
+
 Result<void> DataDir::remember(const NodeId& node) {
   return write_durably(path_ + "/node-id", node.value + "\n");
 }

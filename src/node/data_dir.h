@@ -22,6 +22,8 @@ class DataDir {
 
   // The node that held this folder before: it is gone for certain.
   const std::optional<NodeId>& predecessor() const { return predecessor_; }
+  // After the node has left in good order: its successor has nothing to recover.
+  Result<void> forget();
   // Records who holds it now; before that node claims anything.
   Result<void> remember(const NodeId& node);
   // For files that are only a cache; emptied at open.

@@ -43,6 +43,19 @@ TEST_F(DataDirTest, remembers_the_node_that_was_here_last) {
   EXPECT_EQ(again->predecessor(), node_);
 }
 
+TEST_F(DataDirTest, a_node_that_left_in_good_order_is_nobodys_predecessor) {
+  {
+    auto dir = DataDir::open(path());
+    ASSERT_TRUE(dir);
+    ASSERT_TRUE(dir->remember(node_));
+    ASSERT_TRUE(dir->forget());
+    EXPECT_TRUE(dir->forget()) << "nothing to forget is fine";
+  }
+  auto again = DataDir::open(path());
+  ASSERT_TRUE(again);
+  EXPECT_FALSE(again->predecessor());
+}
+
 TEST_F(DataDirTest, one_process_at_a_time) {
   auto first = DataDir::open(path());
   ASSERT_TRUE(first);

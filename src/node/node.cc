@@ -165,7 +165,11 @@ Task<Result<void>> Node::leave() {
     Error e = Error::deadline("a thread does not come back from JavaScript; its objects are not released");
     co_return fail(std::move(e));
   }
-  co_return co_await core_->shutdown(deadline);
+  CO_TRY(co_await core_->shutdown(deadline));
+  Result<void> forgotten = data_dir_.forget();
+  // The next node here would only look at a journal that is closed.
+  if (!forgotten) log(js::LogLevel::kWarn, forgotten.error().message);
+  co_return Result<void>();
 }
 
 void Node::stop_loops() {
