@@ -1,9 +1,11 @@
 #include "net/curl_transport.h"
-#include "store/fault_store.h"
 #include "store/azure/azure_open.h"
 #include "store/azure/azurite_testing.h"
+#include "store/fault_store.h"
 #include "store/file_store.h"
 #include "store/file_temp_dir.h"
+#include "store/gcs/gcs_server_testing.h"
+#include "store/gcs/gcs_store.h"
 #include "store/memory_store.h"
 #include "store/metered_store.h"
 #include "store/prefix_store.h"
@@ -106,6 +108,31 @@ struct AzureUnderTest final : StoreUnderTest {
   std::unique_ptr<AzureStore> azure;
 };
 
+// Every bucket that begins with "open" takes requests without a token.
+struct GcsUnderTest final : StoreUnderTest {
+  explicit GcsUnderTest(const GcsServer& server) {
+    static int buckets = 0;
+    GcsOptions options;
+    options.bucket = "open-" + std::to_string(++buckets);
+    options.endpoint = server.endpoint();
+    auto made = GcsStore::make(real.world(),
+                               std::make_shared<CurlTransport>(real.io(), real.world()), options);
+    CHECK(made) << made.error().message;
+    gcs = std::move(*made);
+  }
+  World& world() override { return real.world(); }
+  ObjectStore& store() override { return *gcs; }
+  void run_until(const std::function<bool()>& condition) override { real.run_until(condition); }
+  RealWorld real;
+  std::unique_ptr<GcsStore> gcs;
+};
+
+template <int kKind>
+std::unique_ptr<StoreUnderTest> make_gcs(std::vector<std::string> options) {
+  static GcsServer server(std::move(options));
+  return std::make_unique<GcsUnderTest>(server);
+}
+
 // A real store, in a prefix of its own for each test:
 // CELLD_TEST_S3_ENDPOINT, CELLD_TEST_S3_BUCKET, CELLD_TEST_S3_BARE_ETAGS=1 and the AWS_ keys.
 struct ExternalS3UnderTest final : StoreUnderTest {
@@ -156,6 +183,8 @@ INSTANTIATE_TEST_SUITE_P(
         StoreBackend{"decorated", [] { return std::make_unique<DecoratedUnderTest>(); }},
         StoreBackend{"file", [] { return std::make_unique<FileUnderTest>(); }},
         StoreBackend{"azurite", [] { return std::make_unique<AzureUnderTest>(); }},
+        StoreBackend{"gcs", [] { return make_gcs<1>({}); }},
+        StoreBackend{"gcs_small_pages", [] { return make_gcs<2>({"--list-max=3"}); }},
         StoreBackend{"s3", [] { return make_s3<1>({}); }},
         StoreBackend{"s3_small_pages",
                      [] {

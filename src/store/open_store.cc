@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "store/azure/azure_open.h"
+#include "store/gcs/gcs_store.h"
 #include "store/key.h"
 #include "store/prefix_store.h"
 #include "store/s3_store.h"
@@ -68,25 +69,35 @@ Result<std::unique_ptr<ObjectStore>> open_s3(World& world, const HttpTransportFa
   return wrapped(world, std::move(bucket), std::move(prefix), options);
 }
 
-Result<std::unique_ptr<ObjectStore>> open_az(World& world, const HttpTransportFactory& transports,
-                                             std::string_view rest, StoreOptions options) {
+// az://container/prefix and gs://bucket/prefix.
+Result<std::unique_ptr<ObjectStore>> open_cloud(World& world,
+                                                const HttpTransportFactory& transports,
+                                                std::string_view scheme, std::string_view rest,
+                                                StoreOptions options) {
   const size_t slash = rest.find('/');
-  std::string container(rest.substr(0, slash));
-  if (container.empty()) {
-    return fail(Error::invalid("the container's name is missing: az://CONTAINER"));
+  std::string name(rest.substr(0, slash));
+  if (name.empty()) {
+    return fail(Error::invalid(scheme == "az" ? "the container's name is missing: az://CONTAINER"
+                                              : "the bucket's name is missing: gs://BUCKET"));
   }
   TRY_ASSIGN(std::string prefix,
              parse_prefix(slash == std::string_view::npos ? "" : rest.substr(slash + 1)));
   if (!transports) return fail(Error::unsupported("no HTTP transport to reach it with"));
-  TRY_ASSIGN(auto bucket, open_azure(world, transports(), std::move(container), options.endpoint,
-                                     options.environment));
-  return wrapped(world, std::move(bucket), std::move(prefix), options);
+  std::shared_ptr<ObjectStore> store;
+  if (scheme == "az") {
+    TRY_ASSIGN(store, open_azure(world, transports(), std::move(name), options.endpoint,
+                                 options.environment));
+  } else {
+    TRY_ASSIGN(store, open_gcs(world, transports(), std::move(name), options.endpoint,
+                               options.environment));
+  }
+  return wrapped(world, std::move(store), std::move(prefix), options);
 }
 
 Result<std::unique_ptr<ObjectStore>> open_any(World& world, const HttpTransportFactory& transports,
                                               std::string_view spec, StoreOptions options) {
   constexpr std::string_view kForms =
-      "expected file:///dir, s3://bucket/prefix or az://container/prefix";
+      "expected file:///dir, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix";
   const size_t colon = spec.find("://");
   if (colon == std::string_view::npos) {
     return fail(
@@ -98,10 +109,9 @@ Result<std::unique_ptr<ObjectStore>> open_any(World& world, const HttpTransportF
   if (spec.find('\0') != std::string_view::npos) return fail(Error::invalid("it has a NUL byte"));
   if (scheme == "file") return open_directory(world, rest, options);
   if (scheme == "s3") return open_s3(world, transports, rest, std::move(options));
-  if (scheme == "gs") {
-    return fail(Error::unsupported("gs:// (Google Cloud Storage) is not supported yet"));
+  if (scheme == "az" || scheme == "gs") {
+    return open_cloud(world, transports, scheme, rest, std::move(options));
   }
-  if (scheme == "az") return open_az(world, transports, rest, std::move(options));
   return fail(Error::invalid("'" + printable_key(scheme) + "://' is no kind of store; " +
                              std::string(kForms)));
 }

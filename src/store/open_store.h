@@ -21,9 +21,9 @@ using HttpTransportFactory = std::function<std::unique_ptr<HttpTransport>()>;
 struct StoreOptions {
   FileStore::Options file;
 
-  // `endpoint` also for az:// (azure_open.h). The rest for s3://. Empty: AWS_ENDPOINT_URL_S3,
-  // AWS_ENDPOINT_URL; AWS_REGION, AWS_DEFAULT_REGION, then us-east-1; the credentials of the
-  // environment.
+  // `endpoint` also for az:// and gs:// (azure_open.h, gcs_store.h). The rest for s3://. Empty:
+  // AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL; AWS_REGION, AWS_DEFAULT_REGION, then us-east-1; the
+  // credentials of the environment.
   std::string endpoint;
   std::string region;
   std::shared_ptr<CredentialSource> credentials;
@@ -37,7 +37,7 @@ struct StoreOptions {
 // Opens the bucket that `spec` names; a store behind a network repeats reads and plain writes
 // (RetryStore). Does not talk to it yet, except that a directory is opened or made.
 //
-// kInvalid: the spec is malformed, or the directory is not usable. kUnsupported: gs://.
+// kInvalid: the spec is malformed, credentials are, or the directory is not usable.
 // Errors name the spec. `world` outlives the store.
 Result<std::unique_ptr<ObjectStore>> open_store(World& world,
                                                 const HttpTransportFactory& transports,

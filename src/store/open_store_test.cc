@@ -89,13 +89,13 @@ TEST_F(OpenStore, the_credentials_of_the_environment_must_be_there) {
               AllOf(HasSubstr("s3://bucket"), HasSubstr("AWS_ACCESS_KEY_ID")));
 }
 
-TEST_F(OpenStore, stores_that_do_not_exist_yet_say_so) {
-  for (const char* spec : {"gs://bucket"}) {
-    auto store = open(spec);
-    ASSERT_FALSE(store);
-    EXPECT_EQ(store.error().code, ErrorCode::kUnsupported);
-    EXPECT_THAT(store.error().message, AllOf(HasSubstr(spec), HasSubstr("not supported yet")));
-  }
+TEST_F(OpenStore, a_google_bucket_and_a_prefix_in_it) {
+  variables = {{"STORAGE_EMULATOR_HOST", "127.0.0.1:1"}};
+  auto inside = open("gs://cells/some/prefix/");
+  ASSERT_TRUE(inside) << inside.error().message;
+  EXPECT_EQ((*inside)->describe(), "gs://cells/some/prefix");
+  EXPECT_THAT(error("gs://"), HasSubstr("name is missing"));
+  EXPECT_THAT(error("gs://No Bucket"), HasSubstr("not a bucket name"));
 }
 
 TEST_F(OpenStore, an_azure_container_and_a_prefix_in_it) {

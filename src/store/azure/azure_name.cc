@@ -1,8 +1,7 @@
 #include "store/azure/azure_name.h"
 
-#include <cstdint>
-
 #include "store/key.h"
+#include "store/utf8.h"
 
 namespace celld {
 
@@ -10,33 +9,11 @@ namespace {
 
 enum class End : bool { kClosed, kOpen };
 
-// The bytes of the character that starts at `at`; 0 when it is none that a blob name can have.
-size_t character_bytes(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) -> uint32_t {
-    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0;
-  };
-  const auto follows = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
-  const uint32_t first = byte(0);
-  if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
-  if (first >= 0xc2 && first <= 0xdf && follows(1))
-    return (first == 0xc2 && byte(1) < 0xa0) ? 0 : 2;
-  if (first >= 0xe0 && first <= 0xef && follows(1) && follows(2)) {
-    const uint32_t c = (first & 15) << 12 | (byte(1) & 63) << 6 | (byte(2) & 63);
-    return c < 0x800 || (c >= 0xd800 && c <= 0xdfff) || c >= 0xfffe ? 0 : 3;
-  }
-  if (first >= 0xf0 && first <= 0xf4 && follows(1) && follows(2) && follows(3)) {
-    const uint32_t c =
-        (first & 7) << 18 | (byte(1) & 63) << 12 | (byte(2) & 63) << 6 | (byte(3) & 63);
-    return c < 0x10000 || c > 0x10ffff ? 0 : 4;
-  }
-  return 0;
-}
-
 Result<std::string> encode(std::string_view key, End end) {
   std::string out;
   out.reserve(key.size() + 8);
   for (size_t at = 0; at < key.size();) {
-    const size_t bytes = character_bytes(key, at);
+    const size_t bytes = printable_utf8_bytes(key, at);
     if (bytes == 0) {
       return fail(Error::invalid("'" + printable_key(key) +
                                  "' has a byte that no blob name can have, at " +

@@ -6,6 +6,7 @@
 
 #include "store/azure/azure_tokens.h"
 #include "store/key.h"
+#include "store/token_http.h"
 
 namespace celld {
 
@@ -89,14 +90,6 @@ std::string first_of(const Environment& environment, std::initializer_list<const
   return {};
 }
 
-// Whether what is sent there can be read only by the other side, or stays on this machine.
-bool is_private(std::string_view endpoint) {
-  for (std::string_view start : {"https://", "http://127.", "http://localhost", "http://[::1]"}) {
-    if (endpoint.starts_with(start)) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<AzureStore>> open_azure(World& world,
@@ -128,7 +121,7 @@ Result<std::unique_ptr<AzureStore>> open_azure(World& world,
   AzureOptions options;
   options.container = std::move(container);
   options.endpoint = endpoint.empty() ? account.endpoint : std::move(endpoint);
-  if (account.key.empty() && !is_private(options.endpoint)) {
+  if (account.key.empty() && !is_private_url(options.endpoint)) {
     return fail(Error::invalid("endpoint '" + printable_key(options.endpoint) +
                                "' is not https, so that anybody on the way could read the token"));
   }

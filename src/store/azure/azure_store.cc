@@ -3,12 +3,12 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "base/hex.h"
+#include "store/at_once.h"
 #include "store/azure/azure_name.h"
 #include "store/azure/azure_reply.h"
 #include "store/digest.h"
@@ -276,17 +276,7 @@ Task<Result<void>> AzureStore::remove(std::string key, Deadline deadline) {
 
 Task<std::vector<Result<void>>> AzureStore::remove_many(std::vector<std::string> keys,
                                                         Deadline deadline) {
-  std::vector<Result<void>> outcomes;
-  outcomes.reserve(keys.size());
-  for (size_t at = 0; at < keys.size();) {
-    std::vector<Task<Result<void>>> some;
-    for (; at < keys.size() && some.size() < kDeletesAtOnce; ++at) {
-      some.push_back(remove(std::move(keys[at]), deadline));
-    }
-    std::vector<Result<void>> done = co_await join_all(world_, std::move(some));
-    std::move(done.begin(), done.end(), std::back_inserter(outcomes));
-  }
-  co_return outcomes;
+  return remove_at_once(world_, *this, std::move(keys), kDeletesAtOnce, deadline);
 }
 
 // Parts are blocks, made into a blob by a block list. The ids of the blocks come from their

@@ -1,115 +1,20 @@
 #include "store/azure/azure_tokens.h"
 
-#include <algorithm>
-
-#include "base/json.h"
 #include "store/digest.h"
 #include "store/file_text.h"
 #include "store/key.h"
+#include "store/token_http.h"
 
 namespace celld {
 
 namespace {
 
 constexpr std::string_view kResource = "https://storage.azure.com/";
-constexpr size_t kTokenBytesMax = 64 << 10;
-constexpr uint64_t kReplyBytesMax = 256 << 10;
-constexpr int64_t kLifeSecondsMax = 30ll * 24 * 3600;
 
 std::string slash_at_end(std::string text) {
   if (!text.ends_with('/')) text += '/';
   return text;
 }
-
-// Secrets go only over TLS, or to this machine and its link.
-bool url_ok(const std::string& url) {
-  if (url.find_first_of(" \r\n#") != std::string::npos) return false;
-  return url.starts_with("https://") || url.starts_with("http://127.") ||
-         url.starts_with("http://localhost") || url.starts_with("http://169.254.");
-}
-
-std::string refusal(const HttpReply& reply) {
-  std::string text = "answered " + std::to_string(reply.status);
-  auto document = JsonDocument::parse(reply.body, "reply", ErrorCode::kUnavailable);
-  if (!document) return text;
-  JsonFields fields = document->fields();
-  std::string what = fields.text_or("error_description", "", 4096);
-  if (what.empty()) what = fields.text_or("message", "", 4096);
-  if (what.empty()) what = fields.text_or("error", "", 4096);
-  what = what.substr(0, what.find_first_of("\r\n"));
-  return what.empty() ? text : text + ": " + printable_key(what);
-}
-
-// Metadata services write numbers as text.
-enum class Numbers : bool { kPlain, kText };
-
-int64_t seconds_field(JsonFields& fields, std::string_view name, Numbers numbers) {
-  if (numbers == Numbers::kPlain) return fields.integer_or(name, 0, 0, 1ll << 40);
-  std::string text = fields.text_or(name, "", 40);
-  int64_t value = 0;
-  for (char c : text) {
-    if (c < '0' || c > '9' || value > (1ll << 40)) return 0;
-    value = value * 10 + (c - '0');
-  }
-  return value;
-}
-
-Result<AccessToken> parse_token(const HttpReply& reply, WallMs asked_wall, MonoTime asked,
-                                Numbers numbers) {
-  TRY_ASSIGN(JsonDocument document,
-             JsonDocument::parse(reply.body, "the reply", ErrorCode::kUnavailable));
-  JsonFields fields = document.fields();
-  AccessToken token;
-  token.value = fields.text("access_token", kTokenBytesMax);
-  int64_t life = seconds_field(fields, "expires_in", numbers);
-  if (life == 0) {
-    const int64_t at = seconds_field(fields, "expires_on", numbers);
-    if (at > 0) life = at - asked_wall.value / 1000;
-  }
-  TRY(fields.done());
-  const bool clean = std::all_of(token.value.begin(), token.value.end(),
-                                 [](char c) { return c > 0x20 && c < 0x7f; });
-  if (token.value.empty() || !clean || life <= 0) {
-    return fail(Error::unavailable("the reply has no usable access_token with a life"));
-  }
-  token.expires = asked + std::chrono::seconds(std::min(life, kLifeSecondsMax));
-  return token;
-}
-
-Result<AccessToken> token_of(const HttpReply& reply, WallMs asked_wall, MonoTime asked) {
-  if (reply.status != 200) {
-    const bool passing =
-        reply.status >= 500 || reply.status == 429 || reply.status == 404 || reply.status == 410;
-    return fail(
-        Error::make(passing ? ErrorCode::kUnavailable : ErrorCode::kForbidden, refusal(reply)));
-  }
-  auto plain = parse_token(reply, asked_wall, asked, Numbers::kPlain);
-  return plain ? plain : parse_token(reply, asked_wall, asked, Numbers::kText);
-}
-
-class HttpTokenSource : public TokenSource {
- public:
-  HttpTokenSource(World& world, std::shared_ptr<HttpTransport> transport)
-      : world_(world), transport_(std::move(transport)) {}
-
-  Task<Result<AccessToken>> fetch(Deadline deadline) override {
-    CO_TRY_ASSIGN(HttpCall call, make_call());
-    call.deadline = deadline;
-    call.reply_bytes_max = kReplyBytesMax;
-    const MonoTime asked = world_.now();
-    const WallMs asked_wall = world_.wall_now();
-    Result<HttpReply> reply = co_await transport_->perform(std::move(call));
-    if (!reply) co_return fail(std::move(reply).error());
-    co_return token_of(*reply, asked_wall, asked);
-  }
-
- protected:
-  virtual Result<HttpCall> make_call() = 0;
-
- private:
-  World& world_;
-  const std::shared_ptr<HttpTransport> transport_;
-};
 
 // https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow
 class ClientCredentials final : public HttpTokenSource {
@@ -143,13 +48,7 @@ class ClientCredentials final : public HttpTokenSource {
       form.add("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
       form.add("client_assertion", assertion);
     }
-    HttpCall call;
-    call.method = "POST";
-    call.url = url_;
-    call.headers.emplace_back("content-type", "application/x-www-form-urlencoded");
-    call.headers.emplace_back("accept", "application/json");
-    call.body = Blob(form.take());
-    return call;
+    return form_call(url_, form.take());
   }
 
  private:
@@ -200,7 +99,8 @@ Result<std::shared_ptr<TokenSource>> azure_token_source(World& world,
         environment("AZURE_AUTHORITY_HOST").value_or("https://login.microsoftonline.com/"));
     const std::string url =
         authority + percent_encode(*tenant, Slash::kEncode) + "/oauth2/v2.0/token";
-    if (!url_ok(url)) return fail(Error::invalid("AZURE_AUTHORITY_HOST is not an https URL"));
+    if (!is_private_url(url))
+      return fail(Error::invalid("AZURE_AUTHORITY_HOST is not an https URL"));
     return std::make_shared<ClientCredentials>(world, std::move(transport), url, client,
                                                secret.value_or(""), token_file.value_or(""));
   }
@@ -212,7 +112,7 @@ Result<std::shared_ptr<TokenSource>> azure_token_source(World& world,
       return fail(Error::unsupported(
           "IDENTITY_ENDPOINT without IDENTITY_HEADER (Azure Arc) is not supported"));
     }
-    if (!url_ok(*endpoint) && !endpoint->starts_with("http://")) {
+    if (!is_private_url(*endpoint) && !endpoint->starts_with("http://")) {
       return fail(Error::invalid("IDENTITY_ENDPOINT is not a URL"));
     }
     std::string url = *endpoint + (endpoint->find('?') == std::string::npos ? "?" : "&") +
@@ -223,7 +123,7 @@ Result<std::shared_ptr<TokenSource>> azure_token_source(World& world,
   }
   std::string host =
       environment("AZURE_POD_IDENTITY_AUTHORITY_HOST").value_or("http://169.254.169.254");
-  if (!url_ok(host))
+  if (!is_private_url(host))
     return fail(Error::invalid("AZURE_POD_IDENTITY_AUTHORITY_HOST is not a link-local URL"));
   std::string url = slash_at_end(std::move(host)) +
                     "metadata/identity/oauth2/token?api-version=2018-02-01&" + query;
