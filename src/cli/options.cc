@@ -136,6 +136,12 @@ void add_tuning(CLI::App& app, TuningOptions& t) {
   add_number(app, "--cpu-limit-ms", "CELLD_CPU_LIMIT_MS", 30'000, 10, 3'600'000,
              "Processor time of one event before it is ended",
              [&t](uint64_t v) { t.cpu_limit = milliseconds(v); });
+  add_number(app, "--grace-ms", "CELLD_GRACE_MS", 2'000, 10, 3'600'000,
+             "Processor time after that before the thread is given up",
+             [&t](uint64_t v) { t.grace = milliseconds(v); });
+  add_number(app, "--lost-threads-max", "CELLD_LOST_THREADS_MAX", 4, 1, 1'024,
+             "The process leaves and ends with code 4 after so many of them",
+             [&t](uint64_t v) { t.lost_threads_max = static_cast<uint32_t>(v); });
   add_number(app, "--heap-limit-mb", "CELLD_HEAP_LIMIT_MB", 128, 16, 65'536,
              "JavaScript heap of one isolate",
              [&t](uint64_t v) { t.heap_limit_mb = static_cast<uint32_t>(v); });

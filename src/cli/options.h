@@ -22,6 +22,8 @@ inline constexpr uint16_t kDevPortDefault = 8787;
 struct TuningOptions {
   std::chrono::milliseconds lease_ttl{10'000};    // CELLD_TTL_MS: 1,000 to 300,000
   std::chrono::milliseconds cpu_limit{30'000};    // CELLD_CPU_LIMIT_MS, of one event: 10 to 3,600,000
+  std::chrono::milliseconds grace{2'000};         // CELLD_GRACE_MS, CPU time after the limit: 10 to 3,600,000
+  uint32_t lost_threads_max = 4;                  // CELLD_LOST_THREADS_MAX, then the process ends: 1 to 1,024
   uint32_t heap_limit_mb = 128;                   // CELLD_HEAP_LIMIT_MB, of one isolate: 16 to 65,536
   uint32_t loops = 0;                             // CELLD_LOOPS, threads that run Workers; twice as many
                                                   // hold objects. 0 = one per core, up to 1,024

@@ -135,6 +135,13 @@ Task<void> Serve::start(std::function<Task<Result<void>>(Serve&)> ready) {
     // Nothing that runs may be acknowledged any more, so nothing is waited for.
     _exit(kExitSelfFence);
   });
+  node_->on_worn_out([this](const std::string& why) {
+    if (stopping_) return;
+    stopping_ = true;
+    exit_code_ = kExitWornOut;
+    log_(js::LogLevel::kError, "the node leaves, to be started again: " + why);
+    world_.spawn(stop());
+  });
   Result<void> joined = co_await node_->join(*data_, *lease_);
   if (!joined) co_return fail_with(joined.error());
   joined_ = true;
@@ -143,21 +150,21 @@ Task<void> Serve::start(std::function<Task<Result<void>>(Serve&)> ready) {
 }
 
 Task<void> Serve::stop() {
-  if (!joined_) co_return finish(kExitOk);  // nothing has been served
+  if (!joined_) co_return finish(exit_code_);  // nothing has been served
   Result<void> left = co_await node_->leave();
   if (left) {
     log_(js::LogLevel::kInfo, "stopped: every cell is durable and released");
-    co_return finish(kExitOk);
+    co_return finish(exit_code_);
   }
   log_(js::LogLevel::kError, "stopped, but not everything was released: " + left.error().message +
                                  "; the next node recovers it");
-  finish(kExitOk);
+  finish(exit_code_);
 }
 
 void Serve::finish(int code) {
   exit_code_ = code;
   stopping_ = true;
-  if (node_ && !node_->stuck()) node_->stop_loops();
+  if (node_ && !node_->stuck() && node_->lost_threads() == 0) node_->stop_loops();
   std::fflush(stdout);
   std::fflush(stderr);
   // Tasks that still wait (timers, the lease) hold references into this; the process ends here.

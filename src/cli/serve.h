@@ -19,6 +19,7 @@ namespace celld {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitSelfFence = 3;
+inline constexpr int kExitWornOut = 4;
 
 struct ServeOptions {
   std::string bucket;      // "file:///dir", "s3://bucket/prefix"
@@ -34,8 +35,8 @@ class Serve {
   ~Serve();
 
   // Opens the bucket, probes it, joins; then runs `ready`, which loads code and listens; then
-  // serves until SIGTERM or SIGINT (exit 0 after a clean end), a fence (3) or a failure of
-  // `ready` (1). A second signal ends the process at once.
+  // serves until SIGTERM or SIGINT (exit 0 after a clean end), a fence (3), too many lost threads (4) or
+  // a failure of `ready` (1). A second signal ends the process at once.
   int run(std::function<Task<Result<void>>(Serve&)> ready);
 
   World& world() { return world_; }

@@ -23,6 +23,8 @@ NodeConfig node_config(const TuningOptions& tuning) {
   config.front_loops = tuning.loops != 0 ? tuning.loops : cores;
   config.cell_loops = 2 * config.front_loops;
   config.loop.isolate.cpu_per_event = tuning.cpu_limit;
+  config.turn_grace = tuning.grace;
+  config.lost_threads_max = tuning.lost_threads_max;
   config.loop.isolate.heap_bytes = static_cast<size_t>(tuning.heap_limit_mb) << 20;
   config.loop.idle_evict = tuning.idle_evict;
   config.core.lease_ttl = tuning.lease_ttl;

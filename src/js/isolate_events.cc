@@ -14,24 +14,23 @@ JsError reset_error(std::string message) {
 
 }  // namespace
 
-IsolateHost::Event& IsolateHost::new_event(Cell* cell) {
+IsolateHost::Event& IsolateHost::new_event(Cell* cell, AnyReply reply) {
   uint32_t io = ++last_io_;
   if (io == 0) io = ++last_io_;
-  auto event = std::make_unique<Event>();
-  event->io = io;
-  event->cell = cell;
-  v8::Isolate::Scope isolate_scope(isolate_);
-  v8::HandleScope handles(isolate_);
-  v8::Context::Scope context_scope(context_.Get(isolate_));
-  Frame frame{io, cell ? cell->index : -1, 0};
-  event->frame.Reset(isolate_, new_frame(frame, v8::Undefined(isolate_)));
-  Event& ref = *event;
-  events_.emplace(io, std::move(event));
+  Event& event = *events_.emplace(io, std::make_unique<Event>()).first->second;
+  event.io = io;
+  event.cell = cell;
+  event.reply = std::move(reply);
   if (cell) {
     cell->active.insert(io);
     cell->last_used = world_.now();
   }
-  return ref;
+  v8::Isolate::Scope isolate_scope(isolate_);
+  v8::HandleScope handles(isolate_);
+  v8::Context::Scope context_scope(context_.Get(isolate_));
+  Frame frame{io, cell ? cell->index : -1, 0};
+  event.frame.Reset(isolate_, new_frame(frame, v8::Undefined(isolate_)));
+  return event;
 }
 
 // Runs f(isolate), which calls the hook of the event, as the event's first turn.
@@ -64,8 +63,7 @@ uint32_t IsolateHost::fetch(HttpRequestMessage request, Reply<HttpResponseMessag
     reply(std::unexpected(isolate_gone()));
     return 0;
   }
-  Event& event = new_event(nullptr);
-  event.reply = std::move(reply);
+  Event& event = new_event(nullptr, std::move(reply));
   uint32_t io = event.io;
   start(event, [&](v8::Isolate* isolate) {
     return call(kFetch, number(io), to_v8(isolate, "default").As<v8::Value>(),
@@ -81,8 +79,7 @@ uint32_t IsolateHost::scheduled(std::string cron, WallMs time, Reply<bool> reply
     reply(std::unexpected(isolate_gone()));
     return 0;
   }
-  Event& event = new_event(nullptr);
-  event.reply = std::move(reply);
+  Event& event = new_event(nullptr, std::move(reply));
   event.deadline = world_.now() + kUnattendedMax;
   uint32_t io = event.io;
   start(event, [&](v8::Isolate* isolate) {
@@ -290,7 +287,7 @@ void IsolateHost::construct(Cell& cell) {
     return;
   }
   cell.state = Cell::State::kStarting;
-  Event& event = new_event(&cell);
+  Event& event = new_event(&cell, {});
   event.constructing = true;
   uint32_t io = event.io;
   int32_t index = cell.index;
@@ -307,11 +304,11 @@ void IsolateHost::construct(Cell& cell) {
 }
 
 void IsolateHost::start_cell_event(Cell& cell, CellEvent cell_event) {
-  Event& e = new_event(&cell);
+  AnyReply reply = std::visit([](auto& some) { return AnyReply(std::move(some.reply)); }, cell_event);
+  Event& e = new_event(&cell, std::move(reply));
   uint32_t io = e.io;
   int32_t index = cell.index;
   if (auto* f = std::get_if<CellFetch>(&cell_event)) {
-    e.reply = std::move(f->reply);
     listen_to_caller(f->caller, io);
     start(e, [&](v8::Isolate* isolate) {
       HttpRequestMessage& r = f->request;
@@ -320,7 +317,6 @@ void IsolateHost::start_cell_event(Cell& cell, CellEvent cell_event) {
                   body_to_v8(std::move(r.body), io));
     });
   } else if (auto* rpc = std::get_if<CellRpc>(&cell_event)) {
-    e.reply = std::move(rpc->reply);
     listen_to_caller(rpc->caller, io);
     start(e, [&](v8::Isolate* isolate) {
       return call(kCellRpc, number(io), v8::Integer::New(isolate, index).As<v8::Value>(),
@@ -331,7 +327,6 @@ void IsolateHost::start_cell_event(Cell& cell, CellEvent cell_event) {
     e.is_alarm = true;
     e.deadline = world_.now() + kUnattendedMax;
     cell.alarm_hidden = true;
-    e.reply = std::move(alarm->reply);
     start(e, [&](v8::Isolate* isolate) {
       return call(kCellAlarm, number(io), v8::Integer::New(isolate, index).As<v8::Value>(),
                   number(alarm->retry_count),

@@ -3,6 +3,8 @@
 
 #include <js_prelude/prelude.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
@@ -10,15 +12,25 @@
 #include "base/check.h"
 #include "js/isolate_internal.h"
 #include "js/platform.h"
+#include "js/tenure.h"
 #include "js/v8_compat.h"
+#include "js/v8_failure.h"
 
 namespace celld::js {
 
 namespace {
 
-// V8 aborts the process at this heap size, so it stands far above any soft limit.
-constexpr size_t kHardHeapBytes = 6ull << 30;
 constexpr size_t kYoungGenerationBytes = 16ull << 20;
+// What a heap may grow beyond its hard limit while its turn is being ended. One call that needs more is
+// not waited for.
+constexpr size_t kRoomToUnwind = 512ull << 20;
+
+// At this heap size one call of a built-in function costs the thread, so it stands far above the soft
+// limit, which costs the isolate only: a quarter of the machine's memory, 1 GiB to 4 GiB.
+size_t hard_heap_bytes(size_t soft) {
+  size_t memory = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return std::max(std::clamp<size_t>(memory / 4, 1ull << 30, 4ull << 30), 2 * soft);
+}
 
 // The prelude as V8 reads it in place: esbuild writes ASCII.
 class PreludeText final : public v8::String::ExternalOneByteStringResource {
@@ -120,6 +132,7 @@ std::unique_ptr<v8::BackingStore> IsolateHost::new_buffer(size_t bytes) {
 }
 
 void IsolateHost::after_gc(v8::Isolate* isolate, v8::GCType, v8::GCCallbackFlags, void* self) {
+  if (Tenure* tenure = Tenure::current()) tenure->stop_if_lost();
   auto* host = static_cast<IsolateHost*>(self);
   v8::HeapStatistics heap;
   isolate->GetHeapStatistics(&heap);
@@ -132,11 +145,14 @@ void IsolateHost::after_gc(v8::Isolate* isolate, v8::GCType, v8::GCCallbackFlags
   }
 }
 
-size_t IsolateHost::near_heap_limit(void* self, size_t current, size_t) {
+size_t IsolateHost::near_heap_limit(void* self, size_t current, size_t initial) {
+  Tenure* tenure = Tenure::current();
+  if (tenure) tenure->stop_if_lost();
+  if (tenure && current > initial) tenure->give_up(Tenure::Loss::kMemory, "the heap grows within one call");
   auto* host = static_cast<IsolateHost*>(self);
   host->heap_exceeded_.store(true, std::memory_order_relaxed);
   host->isolate_->TerminateExecution();
-  return current + (1ull << 30);  // room to unwind
+  return current + kRoomToUnwind;
 }
 
 // --- making and ending ---
@@ -158,9 +174,10 @@ Result<void> IsolateHost::load() {
   allocator_ = std::make_shared<Allocator>(limits_.array_buffer_bytes);
   v8::Isolate::CreateParams params;
   params.array_buffer_allocator_shared = allocator_;
-  params.constraints.set_max_old_generation_size_in_bytes(kHardHeapBytes);
+  params.constraints.set_max_old_generation_size_in_bytes(hard_heap_bytes(limits_.heap_bytes));
   params.constraints.set_max_young_generation_size_in_bytes(kYoungGenerationBytes);
   isolate_ = v8::Isolate::New(params);
+  watch_failures(isolate_);
   isolate_->SetData(0, this);
   isolate_->SetMicrotasksPolicy(v8::MicrotasksPolicy::kExplicit);
   isolate_->SetPromiseRejectCallback(on_promise_reject);
@@ -185,7 +202,7 @@ Result<void> IsolateHost::load() {
   Result<void> result = run_prelude();
   seat_->begin(limits_.cpu_per_event);  // the Worker pays for its own start-up only
   if (result) result = load_modules();
-  isolate_->PerformMicrotaskCheckpoint();
+  run_microtasks();
   seat_->end();
   if (terminated()) {
     isolate_->CancelTerminateExecution();
@@ -238,7 +255,7 @@ Result<void> IsolateHost::run_prelude() {
                      console_natives(), event_natives(), pipe_natives()}) {
     for (const NativeFunction& f : table) {
       v8::Local<v8::Function> function;
-      if (!v8::Function::New(context, f.callback).ToLocal(&function)) {
+      if (!v8::Function::New(context, guarded(f.callback)).ToLocal(&function)) {
         return fail(Error::internal("cannot make a native function"));
       }
       natives->Set(context, to_v8(isolate_, f.name), function).Check();
@@ -421,6 +438,7 @@ uint64_t IsolateHost::when_forgotten(v8::Local<v8::Object> object, size_t bytes,
   watched->object.SetWeak(
       watched.get(),
       [](const v8::WeakCallbackInfo<Watched>& info) {
+        HostScope host;
         Watched* found = info.GetParameter();
         found->object.Reset();
         found->host->forgotten_.push_back(found->id);

@@ -25,6 +25,7 @@
 #include "js/messages.h"
 #include "js/native.h"
 #include "js/pipe.h"
+#include "js/tenure.h"
 #include "js/watchdog.h"
 #include "js/worker_code.h"
 #include "world/world.h"
@@ -95,6 +96,11 @@ class IsolateHost final : public NativeHost {
   size_t cells() const { return cells_.size(); }
   size_t active_events() const { return events_.size(); }
   bool condemned() const { return condemned_; }
+  // The thread that ran this has lost its tenure, for `loss`; called on the one that goes on. Events fail,
+  // cells become kCold and are nobody's, as after reset(). Cells that the lost turn was in are told by
+  // `culprit`; their storage may be in the middle of something and must not be used again. Nothing of V8 is
+  // touched: afterwards this may be neither used nor destroyed.
+  void abandon(Tenure::Loss loss, const std::function<void(Cell&)>& culprit);
 
   // --- NativeHost ---
   CellStorage* storage(int32_t cell) override;
@@ -257,6 +263,7 @@ class IsolateHost final : public NativeHost {
   template <class F>
   void turn(const v8::Global<v8::Object>& frame, uint32_t io, F&& f);
   void begin_turn();
+  void run_microtasks();
   void drain_turn();
   void finish_turn(uint32_t io);
   void end_hung_events();
@@ -271,7 +278,7 @@ class IsolateHost final : public NativeHost {
   template <class... Args>
   bool call(Hook hook, Args... arguments);
 
-  Event& new_event(Cell* cell);
+  Event& new_event(Cell* cell, AnyReply reply);
   void start_cell_event(Cell& cell, CellEvent event);
   void construct(Cell& cell);
   void post_pump(Cell& cell);

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "js/isolate_internal.h"
+#include "js/tenure.h"
 
 namespace celld::js {
 
@@ -36,6 +37,11 @@ std::string resolve_specifier(const std::string& specifier, const std::string& r
   return out;
 }
 
+v8::MaybeLocal<v8::Value> evaluate(v8::Local<v8::Module> module, v8::Local<v8::Context> context) {
+  JavaScriptScope javascript;
+  return module->Evaluate(context);
+}
+
 bool is_builtin(std::string_view name) {
   return name.starts_with("cloudflare:") || name.starts_with("node:");
 }
@@ -45,6 +51,7 @@ bool is_builtin(std::string_view name) {
 // Sets the exports of a synthetic module from the object kept for it.
 static v8::MaybeLocal<v8::Value> fill_synthetic(v8::Local<v8::Context> context,
                                                 v8::Local<v8::Module> module) {
+  HostScope host;
   v8::Isolate* isolate = v8::Isolate::GetCurrent();
   v8::Local<v8::Object> exports = isolate_host(isolate).synthetic_exports(module);
   v8::Local<v8::Array> names;
@@ -141,6 +148,7 @@ v8::MaybeLocal<v8::Module> IsolateHost::resolve_module(v8::Local<v8::Context>,
                                                        v8::Local<v8::String> specifier,
                                                        v8::Local<v8::FixedArray>,
                                                        v8::Local<v8::Module> referrer) {
+  HostScope scope;
   v8::Isolate* isolate = v8::Isolate::GetCurrent();
   IsolateHost& host = isolate_host(isolate);
   std::string from = host.modules_->name_of(isolate, referrer);
@@ -155,10 +163,10 @@ Result<void> IsolateHost::load_modules() {
   v8::Local<v8::Value> evaluated;
   if (!find_module(code_->main, "the configuration").ToLocal(&main) ||
       !main->InstantiateModule(context, resolve_module).FromMaybe(false) ||
-      !main->Evaluate(context).ToLocal(&evaluated)) {
+      !evaluate(main, context).ToLocal(&evaluated)) {
     return fail(Error::invalid("the Worker does not start: " + describe_exception(caught)));
   }
-  isolate_->PerformMicrotaskCheckpoint();
+  run_microtasks();
   if (evaluated->IsPromise()) {
     v8::Local<v8::Promise> promise = evaluated.As<v8::Promise>();
     if (promise->State() == v8::Promise::kPending) {

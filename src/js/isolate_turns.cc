@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "js/isolate_internal.h"
 #include "js/platform.h"
+#include "js/tenure.h"
 
 namespace celld::js {
 
@@ -31,11 +32,15 @@ bool IsolateHost::call_hook(Hook hook, std::span<v8::Local<v8::Value>> arguments
                             v8::Local<v8::Value>* result) {
   v8::TryCatch caught(isolate_);
   v8::Local<v8::Value> value;
-  bool ok = hooks_[hook]
-                .Get(isolate_)
-                ->Call(context_.Get(isolate_), v8::Undefined(isolate_),
-                       static_cast<int>(arguments.size()), arguments.data())
-                .ToLocal(&value);
+  v8::Local<v8::Function> function = hooks_[hook].Get(isolate_);
+  v8::Local<v8::Context> context = context_.Get(isolate_);
+  bool ok = false;
+  {
+    JavaScriptScope javascript;
+    ok = function
+             ->Call(context, v8::Undefined(isolate_), static_cast<int>(arguments.size()), arguments.data())
+             .ToLocal(&value);
+  }
   if (ok) {
     if (result) *result = value;
     return true;
@@ -45,6 +50,11 @@ bool IsolateHost::call_hook(Hook hook, std::span<v8::Local<v8::Value>> arguments
                                         kHookNames[hook] + ": " + describe_exception(caught));
   }
   return false;
+}
+
+void IsolateHost::run_microtasks() {
+  JavaScriptScope javascript;
+  isolate_->PerformMicrotaskCheckpoint();
 }
 
 void IsolateHost::add_effect(Cell* cell, Effect effect) {
@@ -73,7 +83,7 @@ bool IsolateHost::terminated() const {
 // After the hook, still inside the isolate: microtasks, then the end of everything that ended. All
 // of it may run code of the user, so it is on the turn's budget.
 void IsolateHost::drain_turn() {
-  isolate_->PerformMicrotaskCheckpoint();
+  run_microtasks();
   while ((!ended_.empty() || !unhandled_.empty()) && !terminated()) {
     // An event that has ended is told to JavaScript, which may let go of more events.
     for (uint32_t io : std::exchange(ended_, {})) {
@@ -81,14 +91,15 @@ void IsolateHost::drain_turn() {
       call_hook(kEnded, arguments);
     }
     report_unhandled();
-    isolate_->PerformMicrotaskCheckpoint();
+    run_microtasks();
   }
   run_forgotten();
   set_frame(isolate_, context_.Get(isolate_), v8::Undefined(isolate_));
   seat_->end();
 }
 
-// Outside the isolate: commit, then resets, then let the effects out.
+// Outside the isolate: commit, then let the effects out, then resets, which run JavaScript: should that
+// not come back, nothing of this turn is left undone.
 void IsolateHost::finish_turn(uint32_t io) {
   in_turn_ = false;
   bool condemned_now = terminated() && handle_termination(io);
@@ -119,9 +130,6 @@ void IsolateHost::finish_turn(uint32_t io) {
       effect(failed ? failed : &why);
     });
   }
-  for (auto& [cell, why] : aborts) {
-    if (cell->isolate == this) reset(*cell, why);
-  }
   for (auto& [cell, effect] : effects) {
     if (!effect) continue;
     if (cell) {
@@ -129,6 +137,9 @@ void IsolateHost::finish_turn(uint32_t io) {
     } else {
       effect(nullptr);
     }
+  }
+  for (auto& [cell, why] : aborts) {
+    if (cell->isolate == this) reset(*cell, why);
   }
   if (condemned_now) services_.isolate_condemned(*this);
   if (calls_.empty() && timers_.empty()) end_hung_events();
@@ -192,7 +203,12 @@ std::string IsolateHost::describe_exception(v8::TryCatch& caught) {
   v8::Local<v8::Context> context = context_.Get(isolate_);
   v8::Local<v8::Value> stack;
   std::string text;
-  if (caught.StackTrace(context).ToLocal(&stack) && stack->IsString()) {
+  bool has_stack = false;
+  {
+    JavaScriptScope javascript;
+    has_stack = caught.StackTrace(context).ToLocal(&stack);
+  }
+  if (has_stack && stack->IsString()) {
     text = to_utf8(isolate_, stack);
   } else {
     text = to_utf8(isolate_, caught.Exception());
@@ -217,6 +233,7 @@ JsError IsolateHost::to_js_error(v8::Local<v8::Value> exception) {
   v8::Local<v8::Object> object = exception.As<v8::Object>();
   auto get = [&](const char* name) {
     v8::Local<v8::Value> v;
+    JavaScriptScope javascript;  // a getter may be code of the user
     if (!object->Get(context, to_v8(isolate_, name)).ToLocal(&v)) return v8::Local<v8::Value>();
     return v;
   };
@@ -252,6 +269,7 @@ v8::Local<v8::Value> IsolateHost::make_error(std::string_view name, std::string_
 }
 
 void IsolateHost::on_promise_reject(v8::PromiseRejectMessage message) {
+  HostScope scope;
   IsolateHost& host = isolate_host(v8::Isolate::GetCurrent());
   v8::Isolate* isolate = host.isolate_;
   v8::HandleScope handles(isolate);

@@ -1,10 +1,48 @@
 #include "js/native.h"
 
+#include <array>
 #include <cstring>
+#include <mutex>
+#include <utility>
 
+#include "base/check.h"
 #include "js/isolate_host.h"
+#include "js/tenure.h"
 
 namespace celld::js {
+
+namespace {
+
+// One small function for each native, so that all of them are plain addresses.
+constexpr size_t kNativesMax = 256;
+v8::FunctionCallback natives[kNativesMax];
+size_t natives_count = 0;
+std::mutex natives_mutex;
+
+template <size_t I>
+void call_native(const v8::FunctionCallbackInfo<v8::Value>& info) {
+  HostScope host;
+  natives[I](info);
+}
+
+template <size_t... I>
+constexpr std::array<v8::FunctionCallback, sizeof...(I)> native_callers(std::index_sequence<I...>) {
+  return {call_native<I>...};
+}
+constexpr auto kNativeCallers = native_callers(std::make_index_sequence<kNativesMax>());
+
+}  // namespace
+
+v8::FunctionCallback guarded(v8::FunctionCallback native) {
+  std::lock_guard lock(natives_mutex);
+  size_t i = 0;
+  while (i < natives_count && natives[i] != native) ++i;
+  if (i == natives_count) {
+    CHECK(natives_count < kNativesMax) << "too many natives";
+    natives[natives_count++] = native;
+  }
+  return kNativeCallers[i];
+}
 
 void throw_error(v8::Isolate* isolate, std::string_view name, std::string_view message) {
   isolate->ThrowException(native_host(isolate).make_error(name, message));
@@ -24,6 +62,7 @@ std::string to_utf8(v8::Isolate* isolate, v8::Local<v8::Value> value) {
   if (value.IsEmpty()) return {};
   if (!value->IsString()) {
     v8::TryCatch ignore(isolate);
+    JavaScriptScope javascript;  // toString() may be code of the user
     v8::String::Utf8Value text(isolate, value);
     return *text ? std::string(*text, static_cast<size_t>(text.length())) : std::string();
   }

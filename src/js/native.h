@@ -60,6 +60,9 @@ class NativeHost {
                                           uint32_t flags = 0) = 0;
 };
 
+// The same function as V8 is to call it: in code of the host (js/tenure.h). For every native.
+v8::FunctionCallback guarded(v8::FunctionCallback native);
+
 // The host of the isolate that runs on this thread.
 NativeHost& native_host(v8::Isolate* isolate);
 

@@ -8,6 +8,8 @@
 #include <memory>
 #include <mutex>
 
+#include "js/v8_failure.h"
+
 namespace celld::js {
 
 namespace {
@@ -69,6 +71,7 @@ class Platform final : public v8::Platform {
 void start_v8() {
   static std::once_flag once;
   std::call_once(once, [] {
+    watch_failures();
     // WebAssembly memory does not ask the allocator of the isolate: 128 MiB at most.
     v8::V8::SetFlagsFromString("--wasm-max-mem-pages=2048");
 #if V8_MAJOR_VERSION >= 13

@@ -28,6 +28,9 @@ struct Watchdog::State {
   std::mutex mutex;
   std::vector<Seat*> seats;
   int64_t budget_ns_max = INT64_MAX;
+  int64_t grace_ns = 2'000'000'000;
+  int64_t grace_ns_max = INT64_MAX;
+  int64_t blocked_rounds_max = std::chrono::seconds(30) / kPeriod;
 };
 
 Watchdog& Watchdog::get() {
@@ -42,34 +45,66 @@ Watchdog::Watchdog() : state_(new State) {
 void Watchdog::run() {
   while (true) {
     std::this_thread::sleep_for(kPeriod);
-    std::lock_guard lock(state_->mutex);
-    for (Seat* seat : state_->seats) {
-      uint64_t turn = seat->turn_.load(std::memory_order_acquire);
-      if (turn % 2 == 0) continue;  // no turn runs
-      int64_t now = cpu_ns(seat->thread_clock_);
-      if (seat->seen_turn_ != turn) {
-        seat->seen_turn_ = turn;
-        seat->seen_cpu_ns_ = now;
-        continue;
-      }
-      int64_t budget =
-          std::min(seat->budget_ns_.load(std::memory_order_relaxed), state_->budget_ns_max);
-      if (now - seat->seen_cpu_ns_ < budget) continue;
-      std::lock_guard turn_lock(seat->mutex_);
-      if (seat->turn_.load(std::memory_order_acquire) != turn) continue;
-      seat->expired_.store(true, std::memory_order_release);
-      seat->isolate_->TerminateExecution();
+    {
+      std::lock_guard lock(state_->mutex);
+      for (Seat* seat : state_->seats) look_at(*seat, *state_);
     }
+    Tenure::report_losses();
   }
 }
 
-void Watchdog::limit_all(Duration budget) {
+void Watchdog::look_at(Seat& seat, const State& state) {
+  uint64_t turn = seat.turn_.load(std::memory_order_acquire);
+  if (turn % 2 == 0) return;  // no turn runs
+  if (seat.tenure_ && seat.tenure_->lost()) return;
+  int64_t now = cpu_ns(seat.thread_clock_);
+  if (seat.seen_turn_ != turn) {
+    seat.seen_turn_ = turn;
+    seat.seen_cpu_ns_ = seat.moved_cpu_ns_ = now;
+    seat.still_rounds_ = 0;
+    return;
+  }
+  constexpr int64_t kProgressNs = 1'000'000;
+  if (now - seat.moved_cpu_ns_ >= kProgressNs) {
+    seat.moved_cpu_ns_ = now;
+    seat.still_rounds_ = 0;
+  } else if (++seat.still_rounds_ >= state.blocked_rounds_max && seat.tenure_) {
+    // Rounds, not time: a process that is suspended has no rounds.
+    seat.tenure_->revoke(Tenure::Loss::kBlocked);
+    return;
+  }
+  int64_t budget = std::min(seat.budget_ns_.load(std::memory_order_relaxed), state.budget_ns_max);
+  int64_t spent = now - seat.seen_cpu_ns_;
+  if (spent < budget) return;
+  // Fails while the thread is in code of the host: that ends by itself.
+  int64_t grace = std::min(state.grace_ns, state.grace_ns_max);
+  if (spent - budget >= grace && seat.tenure_ && seat.tenure_->revoke(Tenure::Loss::kCpu)) return;
+  std::lock_guard turn_lock(seat.mutex_);
+  if (seat.turn_.load(std::memory_order_acquire) != turn) return;
+  seat.expired_.store(true, std::memory_order_release);
+  seat.isolate_->TerminateExecution();
+}
+
+void Watchdog::limit_all(Duration budget, Duration grace) {
   State& state = *get().state_;
   std::lock_guard lock(state.mutex);
   state.budget_ns_max = budget.count();
+  state.grace_ns_max = grace.count();
 }
 
-Watchdog::Seat::Seat(v8::Isolate* isolate) : isolate_(isolate) {
+void Watchdog::set_grace(Duration grace) {
+  State& state = *get().state_;
+  std::lock_guard lock(state.mutex);
+  state.grace_ns = grace.count();
+}
+
+void Watchdog::set_blocked_limit(Duration limit) {
+  State& state = *get().state_;
+  std::lock_guard lock(state.mutex);
+  state.blocked_rounds_max = std::max<int64_t>(1, limit / kPeriod);
+}
+
+Watchdog::Seat::Seat(v8::Isolate* isolate) : isolate_(isolate), tenure_(Tenure::current()) {
   CHECK(pthread_getcpuclockid(pthread_self(), &thread_clock_) == 0) << "no CPU clock";
   State& state = *Watchdog::get().state_;
   std::lock_guard lock(state.mutex);

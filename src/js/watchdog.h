@@ -1,7 +1,8 @@
 // Ends JavaScript that runs too long.
 //
 // One thread for the process. It compares the CPU time of each loop thread with the budget of the
-// turn that runs there, and terminates the turn when it is spent.
+// turn that runs there, and terminates the turn when it is spent. A thread that does not end its turn
+// even then loses its tenure.
 #pragma once
 
 #include <v8.h>
@@ -12,14 +13,21 @@
 #include <memory>
 #include <mutex>
 
+#include "js/tenure.h"
 #include "world/world.h"
 
 namespace celld::js {
 
 class Watchdog {
  public:
-  // From now on no turn of the process gets more than this. Any thread.
-  static void limit_all(Duration budget);
+  // From now on no turn of the process gets more than this, and no thread more grace. Any thread.
+  static void limit_all(Duration budget, Duration grace);
+  // CPU time that a turn may use after it was told to end; then its thread is given up. Any thread.
+  static void set_grace(Duration grace);
+  // How long a turn may use no CPU time at all before its thread is given up. Any thread.
+  static void set_blocked_limit(Duration limit);
+  // Starts the watchdog, which also reports lost tenures.
+  static void start() { get(); }
 
   // The place of one isolate. Belongs to the thread that creates it.
   class Seat {
@@ -43,6 +51,7 @@ class Watchdog {
    private:
     friend class Watchdog;
     v8::Isolate* const isolate_;
+    Tenure* const tenure_;  // of the thread; null: none
     clockid_t thread_clock_;
     std::mutex mutex_;                     // orders termination before the end of the turn
     std::atomic<int64_t> budget_ns_{0};
@@ -52,6 +61,8 @@ class Watchdog {
     // sampled there, not by the turn, so that a short turn costs no system call.
     uint64_t seen_turn_ = 0;
     int64_t seen_cpu_ns_ = 0;
+    int64_t moved_cpu_ns_ = 0;  // the last time that there was progress
+    int64_t still_rounds_ = 0;  // since then
   };
 
  private:
@@ -59,6 +70,7 @@ class Watchdog {
   Watchdog();
   void run();
   struct State;
+  static void look_at(Seat& seat, const State& state);
   State* state_;
 };
 

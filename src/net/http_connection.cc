@@ -218,6 +218,12 @@ void Connection::process() {
   arm_read();
 }
 
+void Connection::resume() {
+  if (!processing_) return;
+  processing_ = false;
+  process();
+}
+
 bool Connection::step() {
   switch (state_) {
     case State::kHead: {

@@ -59,6 +59,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void start();
   size_t memory_bytes() const { return sizeof *this + in_.capacity() + out_head_.capacity(); }
+  // Goes on after a handler that will never return.
+  void resume();
   // Closes if idle, else arranges for "connection: close".
   void stop();
   // Acts on timeouts.

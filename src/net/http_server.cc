@@ -215,6 +215,12 @@ void HttpServer::adopt(int fd) {
   connection->start();
 }
 
+void HttpServer::resume() {
+  std::vector<std::shared_ptr<Connection>> open;
+  for (auto& [raw, connection] : core_->connections) open.push_back(connection);
+  for (auto& connection : open) connection->resume();
+}
+
 void HttpServer::stop(std::move_only_function<void()> empty) {
   CHECK(!core_->stopping) << "stop was called before";
   core_->stopping = true;

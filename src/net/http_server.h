@@ -2,7 +2,7 @@
 //
 // Everything here runs on the one thread that runs the io_context: the handler, every callback and
 // every call. No callback runs inside the call that registered it. The io_context outlives the
-// server and all its exchanges.
+// server and all its exchanges. Another thread may take the place of that one (resume()).
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -109,6 +109,10 @@ class HttpServer {
   // Idle connections are closed, busy ones after their response, which says so. `empty` runs when
   // none is left. Sockets adopted afterwards are closed at once. Call once.
   void stop(std::move_only_function<void()> empty);
+
+  // A call of the handler will never return, since its thread was given up; this thread goes on in its
+  // place. The exchange of that call is as good as any other.
+  void resume();
 
   size_t open_connections() const;
 

@@ -11,13 +11,16 @@
 
 namespace celld {
 
+class Loop;
+
 class Control {
  public:
   virtual ~Control() = default;
 
-  // Claims and restores; the answer comes on the control thread.
+  // Claims and restores; the answer comes on the control thread, with the newest commit of the cell that
+  // is proven then.
   virtual void activate(CellId cell,
-                        std::move_only_function<void(Result<Activation>)> done) = 0;
+                        std::move_only_function<void(Result<Activation>, Txid proven)> done) = 0;
   virtual void commit(Commit commit) = 0;
   virtual void set_alarm(CellId cell, std::optional<WallMs> at) = 0;
   virtual void release(CellId cell, std::move_only_function<void(Result<void>)> done) = 0;
@@ -26,6 +29,8 @@ class Control {
   virtual const std::atomic<int64_t>& authority_until_ns() const = 0;
   // The journal has more waiting than it should: new events are refused as overload.
   virtual bool under_pressure() const = 0;
+  // The thread of the loop has lost its tenure: another must take over, by Loop::succeed().
+  virtual void thread_lost(Loop& loop, js::Tenure::Loss loss, const std::string& detail) = 0;
   virtual void log(js::LogLevel level, std::string text) = 0;
 };
 

@@ -2,7 +2,6 @@
 #include "node/loop.h"
 
 #include <malloc.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
@@ -55,35 +54,6 @@ Loop::Loop(std::string name, Control& control, LoopOptions options)
       work_(boost::asio::make_work_guard(io_)) {}
 
 Loop::~Loop() = default;
-
-void Loop::start() {
-  thread_ = std::thread([this] {
-    pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
-    server_ = std::make_unique<HttpServer>(
-        io_, options_.http, [this](std::shared_ptr<HttpExchange> e) { serve(std::move(e)); });
-    fetch_client_ = std::make_unique<FetchClient>(io_);
-    tick();
-    io_.run();
-    // Everything of V8 ends on the thread it lived on.
-    cells_.clear();
-    fetches_.clear();
-    old_.clear();
-    current_.reset();
-    server_.reset();
-    fetch_client_.reset();
-  });
-}
-
-void Loop::stop_thread() {
-  post([this] {
-    work_.reset();
-    io_.stop();
-  });
-}
-
-void Loop::join() {
-  if (thread_.joinable()) thread_.join();
-}
 
 void Loop::adopt_socket(int fd) {
   post([this, fd] { server_->adopt(fd); });
@@ -142,8 +112,11 @@ void Loop::deliver(js::CellAddress to, js::CellEvent event) {
     default: break;
   }
   if (!has_authority()) return fail_event(event, no_authority());
+  in_hand_.emplace(cell.id, std::move(event));
   settle_isolate(cell);
-  cell.isolate->deliver(cell, std::move(event));
+  js::CellEvent settled = std::move(in_hand_->second);
+  in_hand_.reset();
+  cell.isolate->deliver(cell, std::move(settled));
 }
 
 // Not at once: what runs may condemn an isolate, and the caller may be in the middle of a list.
@@ -174,14 +147,14 @@ void Loop::settle_isolate(js::Cell& cell) {
 void Loop::begin_activation(Resident& r) {
   if (r.activating) return;
   r.activating = true;
-  control_.activate(r.cell.id, [this, id = r.cell.id](Result<Activation> result) mutable {
-    post([this, id = std::move(id), result = std::move(result)]() mutable {
-      activated(id, std::move(result));
+  control_.activate(r.cell.id, [this, id = r.cell.id](Result<Activation> result, Txid proven) mutable {
+    post([this, id = std::move(id), result = std::move(result), proven]() mutable {
+      activated(id, std::move(result), proven);
     });
   });
 }
 
-void Loop::activated(const CellId& id, Result<Activation> result) {
+void Loop::activated(const CellId& id, Result<Activation> result, Txid proven) {
   auto it = cells_.find(id);
   if (it == cells_.end()) return;
   Resident& r = *it->second;
@@ -190,32 +163,35 @@ void Loop::activated(const CellId& id, Result<Activation> result) {
   if (!result) {
     opened = fail(result.error());
   } else {
-    opened = open_storage(r, std::move(*result));
+    opened = open_storage(r, std::move(*result), proven);
   }
   if (!opened) {
     log(js::LogLevel::kError, "cell " + id.value + " cannot be activated: " + opened.error().message);
     auto waiting = r.cell.take_waiting();
-    cells_.erase(it);
     js::JsError error = unavailable(opened.error());
+    r.cell.fail_gate(error);  // of an object whose storage was given up with a thread
+    cells_.erase(it);
     for (js::CellEvent& e : waiting) fail_event(e, error);
     return;
   }
   r.cell.state = js::Cell::State::kCold;
   r.cell.last_used = world_.now();
+  r.cell.on_proven(proven);
   if (r.alarm_hinted) look_at_alarm(r);
   if (r.cell.waiting.empty()) return;
   settle_isolate(r.cell);
   r.cell.isolate->pump(r.cell);
 }
 
-Result<void> Loop::open_storage(Resident& r, Activation activation) {
+Result<void> Loop::open_storage(Resident& r, Activation activation, Txid proven) {
   CellStorageOptions options = options_.storage;
   if (!options_.scratch_dir.empty()) {
     std::string path = options_.scratch_dir + "/" + r.cell.id.value + ".pages";
     options.pages.open_spill = [path] { return open_scratch_file(path); };
   }
   r.cell.epoch = activation.epoch;
-  r.cell.committed = r.cell.proven = activation.txid;
+  r.cell.committed = activation.txid;
+  r.cell.proven = std::min(proven, activation.txid);
   r.cell.storage = std::make_unique<CellStorage>(&r, options);
   if (activation.image.page_count == 0) {
     control_.set_alarm(r.cell.id, std::nullopt);
@@ -302,8 +278,8 @@ void Loop::look_at_alarm(Resident& r) {
   if (!*alarm || WallMs{**alarm} > world_.wall_now()) return;
   if (!has_authority()) return;
   WallMs scheduled{**alarm};
-  r.cell.alarm_running = true;
   settle_isolate(r.cell);
+  r.cell.alarm_running = true;
   r.cell.isolate->deliver(
       r.cell, js::CellAlarm{r.cell.alarm_retries, scheduled,
                             [this, id = r.cell.id, scheduled](js::Outcome<bool> outcome) {
@@ -352,17 +328,44 @@ void Loop::alarm_done(const CellId& id, js::Outcome<bool> outcome, WallMs schedu
 
 // --- code ---
 
-Result<void> Loop::load(std::shared_ptr<const js::WorkerCode> code) {
-  TRY_ASSIGN(std::unique_ptr<js::IsolateHost> host,
-             js::IsolateHost::create(world_, *this, std::move(code), options_.isolate));
+Result<std::unique_ptr<js::IsolateHost>> Loop::make_isolate(std::shared_ptr<const js::WorkerCode> code) {
+  making_ = code;
+  auto made = js::IsolateHost::create(world_, *this, std::move(code), options_.isolate);
+  making_.reset();
+  return made;
+}
+
+void Loop::load(std::shared_ptr<const js::WorkerCode> code, Loaded done) {
+  loaded_ = std::move(done);
+  auto host = make_isolate(code);
+  done = std::exchange(loaded_, nullptr);
+  if (!host) return done(fail(std::move(host).error()));
   if (current_) old_.emplace_back(std::move(current_), world_.now());
-  current_ = std::move(host);
+  current_ = std::move(*host);
+  code_ = std::move(code);
   broken_code_.reset();
   for (auto& [id, r] : cells_) {
     if (r->alarm_hinted) post([this, id] { on_alarm_due(id, WallMs{}); });
   }
+  done({});
   retire_old_isolates();
-  return {};
+}
+
+// It loaded before, but what runs at the top of a module need not be the same every time.
+void Loop::make_stand_in(const std::string& why) {
+  log(js::LogLevel::kError, "the code no longer loads: " + why);
+  broken_code_ = code_;
+  retry_load_at_ = world_.now() + kLoadRetryFirst;
+  retry_load_delay_ = kLoadRetryFirst;
+  auto stand_in = make_isolate(code_that_fails(*code_, "the code no longer loads: " + why));
+  CHECK(stand_in) << "no isolate can be made: " << stand_in.error().message;
+  current_ = std::move(*stand_in);
+}
+
+void Loop::make_current() {
+  auto fresh = make_isolate(code_);
+  if (!fresh) return make_stand_in(fresh.error().message);
+  current_ = std::move(*fresh);
 }
 
 void Loop::isolate_condemned(js::IsolateHost& isolate) {
@@ -370,20 +373,8 @@ void Loop::isolate_condemned(js::IsolateHost& isolate) {
                                 std::to_string(options_.isolate.heap_bytes >> 20) +
                                 " MiB; its objects start again");
   if (current_.get() == &isolate) {
-    auto code = current_->shared_code();
     old_.emplace_back(std::move(current_), world_.now());
-    auto fresh = js::IsolateHost::create(world_, *this, code, options_.isolate);
-    if (!fresh) {
-      // It loaded before, but what runs at the top of a module need not be the same every time.
-      log(js::LogLevel::kError, "the code no longer loads: " + fresh.error().message);
-      broken_code_ = code;
-      retry_load_at_ = world_.now() + kLoadRetryFirst;
-      retry_load_delay_ = kLoadRetryFirst;
-      auto stand_in = code_that_fails(*code, "the code no longer loads: " + fresh.error().message);
-      fresh = js::IsolateHost::create(world_, *this, std::move(stand_in), options_.isolate);
-      CHECK(fresh) << "no isolate can be made: " << fresh.error().message;
-    }
-    current_ = std::move(*fresh);
+    make_current();
   }
   for (auto& [id, r] : cells_) {
     if (r->cell.isolate || r->cell.state == js::Cell::State::kLoading || r->cell.waiting.empty()) continue;
@@ -405,17 +396,21 @@ void Loop::retire_old_isolates() {
       if (!cell.waiting.empty()) post_pump(id);
     }
   }
-  std::erase_if(old_, [](auto& entry) {
-    return entry.first->cells() == 0 && entry.first->active_events() == 0;
+  std::vector<std::unique_ptr<js::IsolateHost>> retired;
+  std::erase_if(old_, [&](auto& entry) {
+    bool over = entry.first->cells() == 0 && entry.first->active_events() == 0;
+    if (over) retired.push_back(std::move(entry.first));
+    return over;
   });
 }
 
 void Loop::retry_broken_code() {
   if (!broken_code_ || world_.now() < retry_load_at_) return;
-  if (Result<void> loaded = load(broken_code_); !loaded) {
+  load(broken_code_, [this](Result<void> loaded) {
+    if (loaded) return;
     retry_load_delay_ = std::min(retry_load_delay_ * 2, kLoadRetryMax);
     retry_load_at_ = world_.now() + retry_load_delay_;
-  }
+  });
 }
 
 void Loop::run_scheduled(std::string cron, WallMs time) {
@@ -431,7 +426,7 @@ void Loop::run_scheduled(std::string cron, WallMs time) {
 // --- time ---
 
 void Loop::tick() {
-  world_.call_at(world_.now() + kTick, [this] {
+  next_tick_ = world_.call_at(world_.now() + kTick, [this] {
     if (!stopping_) {
       sweep_cells();
       if (current_) current_->sweep();
@@ -496,7 +491,8 @@ void Loop::begin_release(Resident& r) {
 
 void Loop::stop_serving(Callback done) { server_->stop(std::move(done)); }
 
-void Loop::stop_cells() {
+void Loop::stop_cells(Callback done) {
+  cells_stopped_ = std::move(done);
   stopping_ = true;
   js::JsError error{"Error", "Durable Object is unavailable: the node is shutting down.", {},
                     js::kRetryable | js::kObjectReset};
@@ -504,6 +500,7 @@ void Loop::stop_cells() {
     if (r->cell.isolate) r->cell.isolate->detach(r->cell, error);
     for (js::CellEvent& e : r->cell.take_waiting()) fail_event(e, error);
   }
+  if (cells_stopped_) std::exchange(cells_stopped_, nullptr)();
 }
 
 void Loop::log(js::LogLevel level, std::string text) { control_.log(level, std::move(text)); }

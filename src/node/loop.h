@@ -3,12 +3,18 @@
 // A cell belongs to one loop, chosen by its id; what other loops want of it arrives as a posted
 // message. All members but the constructor, start(), join() and those marked "any thread" run on
 // the loop's thread.
+//
+// A thread that does not come back from JavaScript is given up (js/tenure.h), and another becomes the
+// loop's thread: it finds everything as it was but the isolates, which are lost with what ran in them.
 #pragma once
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <atomic>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -16,6 +22,7 @@
 
 #include "js/cell.h"
 #include "js/isolate_host.h"
+#include "js/tenure.h"
 #include "js/worker_code.h"
 #include "net/fetch_client.h"
 #include "net/http_server.h"
@@ -48,7 +55,11 @@ class Loop final : public js::IsolateServices {
   // Where a cell lives. Any thread.
   Loop& loop_of(const CellId& cell) const;
   void start();
+  // A new thread becomes the loop's, in place of one that was lost. Control thread.
+  void succeed(js::Tenure::Loss loss);
+  // Waits for the end of the thread, but not for one that was lost. Control thread.
   void join();
+  const std::string& name() const { return name_; }
   // Any thread.
   void post(Callback callback) { world_.post_from_any_thread(std::move(callback)); }
   void stop_thread();
@@ -56,9 +67,10 @@ class Loop final : public js::IsolateServices {
   // Any thread: a connected socket.
   void adopt_socket(int fd);
 
-  // Makes new code current. The old isolate serves until its work is done. On an error nothing
-  // changes.
-  Result<void> load(std::shared_ptr<const js::WorkerCode> code);
+  // Makes new code current, then calls `done`. The old isolate serves until its work is done. On an error
+  // nothing changes.
+  using Loaded = std::move_only_function<void(Result<void>)>;
+  void load(std::shared_ptr<const js::WorkerCode> code, Loaded done);
   // Runs scheduled() of the current code.
   void run_scheduled(std::string cron, WallMs time);
 
@@ -71,7 +83,7 @@ class Loop final : public js::IsolateServices {
   // Closes connections after what runs; `done` when none is left.
   void stop_serving(Callback done);
   // Ends all instances; events fail with a retryable error. Before the core releases the cells.
-  void stop_cells();
+  void stop_cells(Callback done);
 
   // Instances in memory and events under way, a tick ago. Any thread.
   size_t work() const { return work_count_.load(std::memory_order_relaxed); }
@@ -91,8 +103,8 @@ class Loop final : public js::IsolateServices {
   void deliver(js::CellAddress to, js::CellEvent event);
   Resident& resident(const CellId& cell);
   void begin_activation(Resident& resident);
-  void activated(const CellId& cell, Result<Activation> result);
-  Result<void> open_storage(Resident& resident, Activation activation);
+  void activated(const CellId& cell, Result<Activation> result, Txid proven);
+  Result<void> open_storage(Resident& resident, Activation activation, Txid proven);
   void settle_isolate(js::Cell& cell);
   void post_pump(const CellId& cell);
   void tick();
@@ -110,6 +122,13 @@ class Loop final : public js::IsolateServices {
               js::Outcome<js::HttpResponseMessage> outcome);
   void answer_error(HttpExchange& exchange, const js::JsError& error);
 
+  void run(std::optional<js::Tenure::Loss> after);
+  void take_over(js::Tenure::Loss loss);
+  void abandon_isolates(js::Tenure::Loss loss);
+  Result<std::unique_ptr<js::IsolateHost>> make_isolate(std::shared_ptr<const js::WorkerCode> code);
+  void make_current();
+  void make_stand_in(const std::string& why);
+
   const std::string name_;  // of the thread
   Control& control_;
   const LoopOptions options_;
@@ -118,18 +137,29 @@ class Loop final : public js::IsolateServices {
   std::vector<Loop*> homes_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
   std::thread thread_;
+  std::shared_ptr<js::Tenure> tenure_;  // of the thread that runs, or was lost; under its mutex
+  bool ended_ = false;                  // likewise: the thread has
+  std::mutex thread_mutex_;
+  std::condition_variable thread_ended_;
 
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<FetchClient> fetch_client_;
   std::unordered_map<uint64_t, std::shared_ptr<OutgoingFetch>> fetches_;
   uint64_t last_fetch_ = 0;
 
+  std::shared_ptr<const js::WorkerCode> code_;  // what is to be current
   std::unique_ptr<js::IsolateHost> current_;
   std::vector<std::pair<std::unique_ptr<js::IsolateHost>, MonoTime>> old_;  // since when
   // Set while current_ only stands in for it, because it does not load.
   std::shared_ptr<const js::WorkerCode> broken_code_;
   MonoTime retry_load_at_;
   Duration retry_load_delay_{0};
+  // What is under way while JavaScript may run, so that a thread that takes over can end it.
+  std::shared_ptr<const js::WorkerCode> making_;  // an isolate of this code
+  Loaded loaded_;
+  std::optional<std::pair<CellId, js::CellEvent>> in_hand_;
+  Callback cells_stopped_;
+  TimerId next_tick_ = 0;
   std::unordered_map<CellId, std::unique_ptr<Resident>> cells_;
   std::atomic<size_t> work_count_{0};
   size_t evicted_untrimmed_ = 0;  // since the allocator last gave memory back

@@ -4,7 +4,9 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "js/tenure.h"
 #include "js/watchdog.h"
+#include "node/memory.h"
 
 namespace celld {
 
@@ -12,8 +14,10 @@ namespace {
 
 // How long an activation may take before its callers are told; it goes on meanwhile.
 constexpr Duration kActivationDeadline = std::chrono::seconds(30);
-// CPU time of a turn once the node is stopping, and how long all loops have to end their cells.
+// CPU time of a turn once the node is stopping, what it gets after that, and how long all loops have to
+// end their cells.
 constexpr Duration kTurnWhileStopping = std::chrono::milliseconds(100);
+constexpr Duration kGraceWhileStopping = std::chrono::milliseconds(300);
 constexpr Duration kStopCellsTime = std::chrono::seconds(3);
 // A copy of a database is not waited for longer: the thread of the cell is busy.
 constexpr Duration kSnapshotTime = std::chrono::seconds(5);
@@ -50,6 +54,7 @@ Node::Node(boost::asio::io_context& io, AsioWorld& world, NodeConfig config, Dat
       }) {}
 
 Node::~Node() {
+  js::Tenure::on_failure_elsewhere(nullptr);
   stop_loops();
   world_.cancel(pressure_timer_);
 }
@@ -69,6 +74,13 @@ Task<Result<void>> Node::join(ObjectStore& data, ObjectStore& lease) {
     loops_.push_back(std::make_unique<Loop>(std::move(name), *this, config_.loop));
     if (!front) homes.push_back(loops_.back().get());
   }
+  js::Watchdog::set_grace(config_.turn_grace);
+  js::Tenure::on_failure_elsewhere([this](const std::string& detail) {
+    world_.post_from_any_thread([this, detail] {
+      log(js::LogLevel::kError, "a thread of V8's own has failed: " + detail);
+      wear_out("a thread of V8's own has failed");
+    });
+  });
   for (auto& loop : loops_) loop->set_homes(homes);
   for (auto& loop : loops_) loop->start();
   co_return Result<void>();
@@ -80,8 +92,9 @@ Task<Result<void>> Node::adopt(std::shared_ptr<const js::WorkerCode> code,
   auto load = [](Node* self, Loop* loop, std::shared_ptr<const js::WorkerCode> c) -> Task<Result<void>> {
     OneShot<Result<void>> loaded(self->world_);
     loop->post([self, loop, c, &loaded] {
-      Result<void> result = loop->load(c);
-      self->world_.post_from_any_thread([&loaded, result = std::move(result)] { loaded.set(result); });
+      loop->load(c, [self, &loaded](Result<void> result) {
+        self->world_.post_from_any_thread([&loaded, result = std::move(result)] { loaded.set(result); });
+      });
     });
     co_return co_await loaded.take();
   };
@@ -151,12 +164,11 @@ Task<Result<void>> Node::leave() {
   }
   (void)co_await wait_for(world_, emptied, serving);
   // What still runs ends now: a cell is not given up while its code may go on.
-  js::Watchdog::limit_all(kTurnWhileStopping);
+  js::Watchdog::limit_all(kTurnWhileStopping, kGraceWhileStopping);
   auto stopped = std::make_shared<Stage>(world_, loops_.size());
   for (auto& loop : loops_) {
     loop->post([target = loop.get(), stopped, ended] {
-      target->stop_cells();
-      ended(stopped);
+      target->stop_cells([stopped, ended] { ended(stopped); });
     });
   }
   Deadline stopping = world_.deadline_in(kStopCellsTime);
@@ -250,13 +262,13 @@ Task<Result<DatabaseImage>> Node::snapshot(CellId cell, Txid* at) {
 
 // --- Control ---
 
-void Node::activate(CellId cell, std::move_only_function<void(Result<Activation>)> done) {
+void Node::activate(CellId cell, std::move_only_function<void(Result<Activation>, Txid)> done) {
   world_.post_from_any_thread([this, cell = std::move(cell), done = std::move(done)]() mutable {
     auto run = [](Node* self, CellId id,
-                  std::move_only_function<void(Result<Activation>)> reply) -> Task<void> {
+                  std::move_only_function<void(Result<Activation>, Txid)> reply) -> Task<void> {
       Deadline deadline = self->world_.deadline_in(kActivationDeadline);
-      Result<Activation> result = co_await self->core_->activate(std::move(id), deadline);
-      reply(std::move(result));
+      Result<Activation> result = co_await self->core_->activate(id, deadline);
+      reply(std::move(result), self->core_->proven(id));
     };
     world_.spawn(run(this, std::move(cell), std::move(done)));
   });
@@ -287,6 +299,33 @@ void Node::release(CellId cell, std::move_only_function<void(Result<void>)> done
 }
 
 const std::atomic<int64_t>& Node::authority_until_ns() const { return core_->authority_until_ns(); }
+
+// --- lost threads ---
+
+void Node::thread_lost(Loop& loop, js::Tenure::Loss loss, const std::string& detail) {
+  world_.post_from_any_thread([this, &loop, loss, detail] { replace_thread(loop, loss, detail); });
+}
+
+void Node::replace_thread(Loop& loop, js::Tenure::Loss loss, const std::string& detail) {
+  ++lost_threads_;
+  const char* why = loss == js::Tenure::Loss::kCpu       ? "JavaScript did not end after its CPU time limit"
+                    : loss == js::Tenure::Loss::kBlocked ? "it waits for something that does not come"
+                                                         : "V8 could not go on";
+  log(js::LogLevel::kError, "the thread " + loop.name() + " is given up: " + why +
+                                (detail.empty() ? "" : " (" + detail + ")") + "; its objects start again");
+  loop.succeed(loss);
+  uint64_t used = resident_bytes();
+  if (lost_threads_ >= config_.lost_threads_max) {
+    wear_out(std::to_string(lost_threads_) + " threads have been given up");
+  } else if (used > memory_bytes() / 2) {
+    wear_out("after the loss of a thread " + std::to_string(used >> 20) + " MiB of memory are in use");
+  }
+}
+
+void Node::wear_out(const std::string& why) {
+  if (std::exchange(worn_out_, true)) return;
+  if (on_worn_out_) world_.post([this, why] { on_worn_out_(why); });
+}
 
 void Node::log(js::LogLevel level, std::string text) {
   if (text.size() > kLogTextMax) {

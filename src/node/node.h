@@ -28,6 +28,10 @@ struct NodeConfig {
   size_t front_loops = 2;
   size_t cell_loops = 4;
   LoopOptions loop;
+  // CPU time of a turn after it was told to end; then its thread is given up and another takes its place.
+  Duration turn_grace{std::chrono::seconds(2)};
+  // So many lost threads, or half of the memory in use after a loss, and the node is worn out.
+  size_t lost_threads_max = 4;
   CoreOptions core;  // node and predecessor are filled in
   Duration shutdown_deadline{std::chrono::milliseconds(9'500)};
 };
@@ -57,6 +61,11 @@ class Node final : public CoreHost, public Control {
   // leave() found a thread that does not come back from JavaScript: only the end of the process
   // ends it.
   bool stuck() const { return stuck_; }
+  // Threads that were given up since the start. With any, the process must end by _exit().
+  size_t lost_threads() const { return lost_threads_; }
+  // Called once, when too much has been lost: the caller lets the node leave and the process end with
+  // code 4.
+  void on_worn_out(std::function<void(const std::string& why)> callback) { on_worn_out_ = std::move(callback); }
 
   // Instances in memory and events under way, half a second ago.
   size_t work() const;
@@ -72,17 +81,20 @@ class Node final : public CoreHost, public Control {
   Task<Result<DatabaseImage>> snapshot(CellId cell, Txid* at) override;
 
   // Control
-  void activate(CellId cell, std::move_only_function<void(Result<Activation>)> done) override;
+  void activate(CellId cell, std::move_only_function<void(Result<Activation>, Txid proven)> done) override;
   void commit(Commit commit) override;
   void set_alarm(CellId cell, std::optional<WallMs> at) override;
   void release(CellId cell, std::move_only_function<void(Result<void>)> done) override;
   const std::atomic<int64_t>& authority_until_ns() const override;
   bool under_pressure() const override { return under_pressure_.load(std::memory_order_relaxed); }
+  void thread_lost(Loop& loop, js::Tenure::Loss loss, const std::string& detail) override;
   void log(js::LogLevel level, std::string text) override;
 
  private:
   Loop& loop_of(const CellId& cell) const;
   void look_at_pressure();
+  void replace_thread(Loop& loop, js::Tenure::Loss loss, const std::string& detail);
+  void wear_out(const std::string& why);
 
   boost::asio::io_context& io_;
   AsioWorld& world_;
@@ -97,6 +109,9 @@ class Node final : public CoreHost, public Control {
   bool stuck_ = false;
   std::optional<std::string> fenced_;
   Callback on_fence_;
+  size_t lost_threads_ = 0;
+  bool worn_out_ = false;
+  std::function<void(const std::string&)> on_worn_out_;
   Crons crons_;
   bool leaving_ = false;
 };

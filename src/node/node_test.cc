@@ -207,7 +207,7 @@ TEST_F(NodeTest, a_stop_ends_endless_loops_streams_and_requests_that_hang) {
   EXPECT_LT(std::chrono::steady_clock::now() - start_of_stop, 20s);
   EXPECT_FALSE(node_->stuck());
   node_.reset();
-  js::Watchdog::limit_all(Duration::max());
+  js::Watchdog::limit_all(Duration::max(), Duration::max());
   start(code_of(kCounter));
   EXPECT_EQ(get("/a/count"), "200 n=2");
 }

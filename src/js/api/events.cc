@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "js/isolate_internal.h"
 #include "js/platform.h"
+#include "js/tenure.h"
 
 namespace celld::js {
 
@@ -92,7 +93,10 @@ void call_in_frame(Args args, v8::Local<v8::Object> frame, v8::Local<v8::Functio
   v8::Local<v8::Context> context = isolate->GetCurrentContext();
   v8::Local<v8::Value> before = get_frame(isolate, context);
   set_frame(isolate, context, frame);
-  *result = fn->Call(context, self, static_cast<int>(list.size()), list.data());
+  {
+    JavaScriptScope javascript;
+    *result = fn->Call(context, self, static_cast<int>(list.size()), list.data());
+  }
   set_frame(isolate, context, before);
 }
 

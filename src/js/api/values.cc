@@ -1,5 +1,6 @@
 // Natives of values: V8's serialization format, structuredClone.
 #include "js/isolate_internal.h"
+#include "js/tenure.h"
 
 namespace celld::js {
 
@@ -7,15 +8,28 @@ namespace {
 
 using Args = const v8::FunctionCallbackInfo<v8::Value>&;
 
+// Serializers walk through objects of any size and call getters.
+bool write_value(v8::ValueSerializer& serializer, v8::Local<v8::Context> context, v8::Local<v8::Value> value) {
+  JavaScriptScope javascript;
+  return serializer.WriteValue(context, value).FromMaybe(false);
+}
+
+v8::MaybeLocal<v8::Value> read_value(v8::ValueDeserializer& deserializer, v8::Local<v8::Context> context) {
+  JavaScriptScope javascript;
+  return deserializer.ReadValue(context);
+}
+
 class Delegate final : public v8::ValueSerializer::Delegate {
  public:
   explicit Delegate(v8::Isolate* isolate) : isolate_(isolate) {}
 
   void ThrowDataCloneError(v8::Local<v8::String> message) override {
+    HostScope host;
     throw_error(isolate_, "DataCloneError", to_utf8(isolate_, message));
   }
   v8::Maybe<uint32_t> GetSharedArrayBufferId(v8::Isolate* isolate,
                                              v8::Local<v8::SharedArrayBuffer>) override {
+    HostScope host;
     throw_error(isolate, "DataCloneError", "a SharedArrayBuffer cannot be cloned");
     return v8::Nothing<uint32_t>();
   }
@@ -62,7 +76,7 @@ void structured_clone(Args args) {
     }
   }
   serializer.WriteHeader();
-  if (serializer.WriteValue(context, args[0]).IsNothing()) return;
+  if (!write_value(serializer, context, args[0])) return;
   std::vector<std::shared_ptr<v8::BackingStore>> stores;
   for (auto& buffer : moved) {
     stores.push_back(buffer->GetBackingStore());
@@ -75,7 +89,7 @@ void structured_clone(Args args) {
   }
   v8::Local<v8::Value> clone;
   bool ok = deserializer.ReadHeader(context).FromMaybe(false) &&
-            deserializer.ReadValue(context).ToLocal(&clone);
+            read_value(deserializer, context).ToLocal(&clone);
   std::free(data);
   if (ok) args.GetReturnValue().Set(clone);
 }
@@ -95,7 +109,7 @@ bool serialize_value(v8::Isolate* isolate, v8::Local<v8::Context> context,
   Delegate delegate(isolate);
   v8::ValueSerializer serializer(isolate, &delegate);
   serializer.WriteHeader();
-  if (serializer.WriteValue(context, value).IsNothing()) return false;
+  if (!write_value(serializer, context, value)) return false;
   auto [data, size] = serializer.Release();
   out->assign(reinterpret_cast<const char*>(data), size);
   std::free(data);
@@ -107,7 +121,7 @@ v8::MaybeLocal<v8::Value> deserialize_value(v8::Isolate* isolate, v8::Local<v8::
   v8::ValueDeserializer deserializer(isolate, reinterpret_cast<const uint8_t*>(bytes.data()),
                                      bytes.size());
   if (!deserializer.ReadHeader(context).FromMaybe(false)) return {};
-  return deserializer.ReadValue(context);
+  return read_value(deserializer, context);
 }
 
 }  // namespace celld::js
