@@ -52,7 +52,11 @@ Result<void> write_modules(const Bundle& bundle, const fs::path& outdir) {
 Result<DeployedVersion> deploy_to(const BucketOptions& bucket, WorkerConfig config, Bundle bundle) {
   boost::asio::io_context io(1);
   AsioWorld world(io);
-  HttpTransportFactory transports = [&] { return std::make_unique<CurlTransport>(io, world); };
+  HttpTransportFactory transports = [&] {
+    CurlTransportOptions transport;
+    transport.proxy_from_environment = true;
+    return std::make_unique<CurlTransport>(io, world, transport);
+  };
   auto store = open_store(world, transports, bucket.url, store_options(bucket));
   if (!store) return fail(std::move(store).error());
 

@@ -109,11 +109,14 @@ Task<void> Serve::start(std::function<Task<Result<void>>(Serve&)> ready) {
     finish(kExitFailure);
   };
   HttpTransportFactory transports = [this] {
-    return std::make_unique<CurlTransport>(io_, world_);
+    CurlTransportOptions transport;
+    transport.proxy_from_environment = true;
+    return std::make_unique<CurlTransport>(io_, world_, transport);
   };
   // What the probe finds out about the store counts for both connection pools.
   StoreOptions store_options = options_.store;
   store_options.dialect = std::make_shared<StoreDialect>();
+  store_options.shared = std::make_shared<StoreShared>();
   auto data = open_store(world_, transports, options_.bucket, store_options);
   if (!data) co_return fail_with(data.error());
   auto lease = open_store(world_, transports, options_.bucket, store_options);

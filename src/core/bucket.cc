@@ -34,7 +34,7 @@ Task<Result<T>> repeat(World& world, const std::function<bool()>& stopped, std::
       co_return fail(std::move(e));
     }
     Result<T> r = co_await attempt();
-    if (r || !worth_repeating(r.error())) co_return r;
+    if (r || !worth_repeating(r.error()) || deadline.cancelled()) co_return r;
     Duration wait = backoff.next();
     if (world.now() + wait >= deadline.at) co_return r;
     co_await sleep_for(world, wait);

@@ -61,6 +61,12 @@ CurlEngine::CurlEngine(asio::io_context& io, PoolOptions options)
   curl_init_once();
   // The curl program honours SSL_CERT_FILE, the library does not.
   if (const char* file = std::getenv("SSL_CERT_FILE")) ca_file_ = file;
+  if (options_.proxy_from_environment) {
+    for (const char* name : {"https_proxy", "HTTPS_PROXY", "http_proxy", "all_proxy", "ALL_PROXY"}) {
+      const char* value = std::getenv(name);
+      proxies_ |= value != nullptr && *value != '\0';
+    }
+  }
   multi_ = curl_multi_init();
   CHECK(multi_ != nullptr);
   curl_multi_setopt(multi_, CURLMOPT_SOCKETFUNCTION, &CurlEngine::on_socket);
@@ -102,7 +108,7 @@ CURL* CurlEngine::acquire() {
   curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, &CurlEngine::close_socket);
   curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, this);
   if (!ca_file_.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file_.c_str());
-  if (!options_.proxy_from_environment) curl_easy_setopt(easy, CURLOPT_PROXY, "");
+  if (!proxies_) curl_easy_setopt(easy, CURLOPT_PROXY, "");
   return easy;
 }
 
@@ -114,11 +120,13 @@ void CurlEngine::release(CURL* easy) {
   }
 }
 
-void CurlEngine::set_url(CURL* easy, const std::string& url, const std::string& target) {
+void CurlEngine::set_url(CURL* easy, const std::string& url, const std::string& target,
+                         bool direct) {
   curl_easy_setopt(easy, CURLOPT_URL, url.c_str());
   // curl would encode bytes above 0x7f. A proxy must see the whole URL instead.
-  curl_easy_setopt(easy, CURLOPT_REQUEST_TARGET,
-                   options_.proxy_from_environment ? nullptr : target.c_str());
+  const bool through_proxy = proxies_ && !direct;
+  curl_easy_setopt(easy, CURLOPT_REQUEST_TARGET, through_proxy ? nullptr : target.c_str());
+  if (proxies_) curl_easy_setopt(easy, CURLOPT_PROXY, direct ? "" : nullptr);
 }
 
 Result<void> CurlEngine::add(CURL* easy, std::shared_ptr<CurlCall> call) {

@@ -43,8 +43,9 @@ class CurlEngine : public std::enable_shared_from_this<CurlEngine> {
   CURL* acquire();
   void release(CURL* easy);
 
-  // Sets the URL, whose `target` is sent byte for byte.
-  void set_url(CURL* easy, const std::string& url, const std::string& target);
+  // Sets the URL, whose `target` is sent byte for byte unless a proxy may have to see the whole.
+  // `direct`: without a proxy in any case.
+  void set_url(CURL* easy, const std::string& url, const std::string& target, bool direct = false);
 
   // `call` is kept until its curl_done or remove().
   Result<void> add(CURL* easy, std::shared_ptr<CurlCall> call);
@@ -72,6 +73,7 @@ class CurlEngine : public std::enable_shared_from_this<CurlEngine> {
   boost::asio::io_context& io_;
   const PoolOptions options_;
   std::string ca_file_;
+  bool proxies_ = false;  // the environment counts and names one
   CURLM* multi_ = nullptr;
   boost::asio::steady_timer timer_;
   uint64_t timer_generation_ = 0;

@@ -150,7 +150,7 @@ struct Transfer final : CurlCall {
 
     easy = engine.acquire();
     auto set = [this](auto option, auto value) { curl_easy_setopt(easy, option, value); };
-    engine.set_url(easy, call.url, *target);
+    engine.set_url(easy, call.url, *target, call.direct);
     bool bodiless = call.body.empty() && call.method != "POST" && call.method != "PUT" &&
                     call.method != "PATCH";
     if (call.method == "HEAD") {

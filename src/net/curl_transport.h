@@ -11,7 +11,7 @@ namespace celld {
 struct CurlTransportOptions {
   // Connections to one host; further calls wait for one, within their deadline. 0 = no bound.
   long connections_per_host_max = 128;
-  // Whether HTTP_PROXY, HTTPS_PROXY and NO_PROXY count.
+  // Whether HTTPS_PROXY, http_proxy, ALL_PROXY and NO_PROXY count, as for the curl program.
   bool proxy_from_environment = false;
 };
 

@@ -1,10 +1,14 @@
 // Outgoing TLS: a certificate counts only if the trust store knows its issuer and it names the
 // host.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
@@ -100,16 +104,123 @@ class TlsServer {
   std::thread thread_;
 };
 
-Result<HttpReply> get(Loop& loop, AsioWorld& world, CurlTransport& transport, std::string url) {
+Result<HttpReply> get(Loop& loop, AsioWorld& world, CurlTransport& transport, std::string url,
+                      bool direct = false) {
   std::optional<Result<HttpReply>> outcome;
   auto run = [&](HttpCall call) -> Task<void> {
     outcome.emplace(co_await transport.perform(std::move(call)));
   };
   HttpCall call{.method = "GET", .url = std::move(url), .deadline = world.deadline_in(8s)};
+  call.direct = direct;
   start(run(std::move(call)));
   EXPECT_TRUE(loop.run_until([&] { return outcome.has_value(); }));
   if (!outcome) return fail(Error::internal("no outcome"));
   return std::move(*outcome);
+}
+
+// A proxy that makes tunnels, one at a time.
+class TunnelProxy {
+ public:
+  TunnelProxy() {
+    listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address = loopback(0);
+    socklen_t size = sizeof address;
+    CHECK(bind(listener_, reinterpret_cast<sockaddr*>(&address), size) == 0);
+    CHECK(listen(listener_, 16) == 0);
+    getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
+    port = ntohs(address.sin_port);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~TunnelProxy() {
+    shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    close(listener_);
+  }
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(port); }
+
+  uint16_t port = 0;
+  std::atomic<int> tunnels = 0;
+
+ private:
+  static sockaddr_in loopback(uint16_t port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(port);
+    return address;
+  }
+  void serve() {
+    while (true) {
+      int client = accept(listener_, nullptr, nullptr);
+      if (client < 0) return;
+      std::string head;
+      char c;
+      while (!head.ends_with("\r\n\r\n") && read(client, &c, 1) == 1) head += c;
+      int port_asked = 0;
+      if (std::sscanf(head.c_str(), "CONNECT 127.0.0.1:%d HTTP/1.1", &port_asked) == 1) {
+        ++tunnels;
+        tunnel(client, static_cast<uint16_t>(port_asked));
+      }
+      close(client);
+    }
+  }
+  static void tunnel(int client, uint16_t to) {
+    int server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address = loopback(to);
+    CHECK(connect(server, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    const std::string_view ok = "HTTP/1.1 200 Connection established\r\n\r\n";
+    CHECK(write(client, ok.data(), ok.size()) == static_cast<ssize_t>(ok.size()));
+    pollfd both[2] = {{client, POLLIN, 0}, {server, POLLIN, 0}};
+    char buffer[16 << 10];
+    while (poll(both, 2, 10'000) > 0) {
+      const int from = both[0].revents != 0 ? client : server;
+      ssize_t n = read(from, buffer, sizeof buffer);
+      if (n <= 0 || write(from == client ? server : client, buffer, static_cast<size_t>(n)) != n) break;
+    }
+    close(server);
+  }
+
+  int listener_ = -1;
+  std::thread thread_;
+};
+
+TEST(Proxy, tunnels_go_where_the_environment_says) {
+  TlsServer server("IP:127.0.0.1");
+  TunnelProxy proxy;
+  const std::string url = "https://127.0.0.1:" + std::to_string(server.port) + "/a%20b";
+  setenv("SSL_CERT_FILE", server.trust_file.c_str(), 1);
+  setenv("HTTPS_PROXY", proxy.url().c_str(), 1);
+  Loop loop;
+  AsioWorld world(loop.io);
+  CurlTransportOptions from_environment;
+  from_environment.proxy_from_environment = true;
+  {
+    CurlTransport transport(loop.io, world, from_environment);
+    auto reply = get(loop, world, transport, url);
+    ASSERT_TRUE(reply) << reply.error().message;
+    EXPECT_EQ(reply->body, "ok");
+    EXPECT_EQ(proxy.tunnels, 1);
+  }
+  {
+    CurlTransport transport(loop.io, world, from_environment);
+    auto reply = get(loop, world, transport, url, true);
+    ASSERT_TRUE(reply) << reply.error().message;
+    EXPECT_EQ(proxy.tunnels, 1) << "a direct call";
+  }
+  {
+    CurlTransport transport(loop.io, world);
+    ASSERT_TRUE(get(loop, world, transport, url));
+    EXPECT_EQ(proxy.tunnels, 1) << "the environment does not count";
+  }
+  setenv("NO_PROXY", "example.com,127.0.0.1", 1);
+  {
+    CurlTransport transport(loop.io, world, from_environment);
+    ASSERT_TRUE(get(loop, world, transport, url));
+    EXPECT_EQ(proxy.tunnels, 1) << "NO_PROXY";
+  }
+  unsetenv("NO_PROXY");
+  unsetenv("HTTPS_PROXY");
+  unsetenv("SSL_CERT_FILE");
 }
 
 TEST(Tls, a_trusted_certificate_is_accepted_and_the_connection_kept) {

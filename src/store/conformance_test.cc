@@ -1,4 +1,5 @@
 #include "net/curl_transport.h"
+#include "store/aws/chain.h"
 #include "store/azure/azure_open.h"
 #include "store/azure/azurite_testing.h"
 #include "store/fault_store.h"
@@ -78,13 +79,13 @@ struct S3UnderTest final : StoreUnderTest {
         S3Store::make(real.world(), std::make_shared<CurlTransport>(real.io(), real.world()),
                       server.options("bucket-" + std::to_string(++buckets)));
     CHECK(made) << made.error().message;
-    s3 = std::move(*made);
+    s3 = std::make_unique<RetryStore>(real.world(), std::move(*made), RetryStore::Options());
   }
   World& world() override { return real.world(); }
   ObjectStore& store() override { return *s3; }
   void run_until(const std::function<bool()>& condition) override { real.run_until(condition); }
   RealWorld real;
-  std::unique_ptr<S3Store> s3;
+  std::unique_ptr<ObjectStore> s3;
 };
 
 template <int kKind>
@@ -142,9 +143,9 @@ struct ExternalS3UnderTest final : StoreUnderTest {
     options.endpoint = *environment("CELLD_TEST_S3_ENDPOINT");
     options.bucket = environment("CELLD_TEST_S3_BUCKET").value_or("celld-test");
     options.region = environment("AWS_REGION").value_or("us-east-1");
-    auto credentials = credentials_from(environment);
-    CHECK(credentials) << credentials.error().message;
-    options.credentials = *credentials;
+    options.credentials =
+        aws_credentials(real.world(), std::make_shared<CurlTransport>(real.io(), real.world()),
+                        aws_host(real.world(), environment));
     options.dialect = std::make_shared<StoreDialect>();
     if (environment("CELLD_TEST_S3_BARE_ETAGS")) options.dialect->etag_quotes = EtagQuotes::kBare;
     auto made = S3Store::make(
@@ -186,6 +187,10 @@ INSTANTIATE_TEST_SUITE_P(
         StoreBackend{"gcs", [] { return make_gcs<1>({}); }},
         StoreBackend{"gcs_small_pages", [] { return make_gcs<2>({"--list-max=3"}); }},
         StoreBackend{"s3", [] { return make_s3<1>({}); }},
+        StoreBackend{"s3_poor",
+                     [] {
+                       return make_s3<3>({"--no-batch-delete", "--late-error"});
+                     }},
         StoreBackend{"s3_small_pages",
                      [] {
                        return make_s3<2>({"--list-max=3", "--etags=unique"});

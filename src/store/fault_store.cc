@@ -28,7 +28,8 @@ struct Journey {
 // alive.
 template <class R>
 Task<void> travel(World& world, std::shared_ptr<Journey<R>> journey,
-                  std::move_only_function<Task<R>()> request, Fault fault, std::string where) {
+                  std::move_only_function<Task<R>()> request, Fault fault, bool writes,
+                  std::string where) {
   if (fault.kind == Fault::Kind::kHang) co_return;
   if (fault.before > Duration(0)) co_await sleep_for(world, fault.before);
   std::optional<R> reply;
@@ -45,6 +46,12 @@ Task<void> travel(World& world, std::shared_ptr<Journey<R>> journey,
       reply.emplace(failure<R>(std::move(slow)));
       break;
     }
+    case Fault::Kind::kTruncate:
+      if (writes) {
+        reply.emplace(failure<R>(Error::unavailable(where + ": the body was cut off (injected)")));
+        break;
+      }
+      [[fallthrough]];
     default: {
       Task<R> task = request();
       reply.emplace(co_await std::move(task));
@@ -56,6 +63,9 @@ Task<void> travel(World& world, std::shared_ptr<Journey<R>> journey,
     (void)ignored;
   }
   if (fault.after > Duration(0)) co_await sleep_for(world, fault.after);
+  if (fault.kind == Fault::Kind::kTruncate && !writes) {
+    reply.emplace(failure<R>(Error::unavailable(where + ": the reply was cut off (injected)")));
+  }
   if (fault.kind == Fault::Kind::kLoseAfter) {
     reply.emplace(failure<R>(Error::unavailable(where + ": reply lost (injected)")));
   }
@@ -64,6 +74,39 @@ Task<void> travel(World& world, std::shared_ptr<Journey<R>> journey,
 }
 
 }  // namespace
+
+std::function<Fault(const FaultCall&)> random_faults(World& world, FaultRates rates) {
+  return [&world, rates, burst_left = uint32_t(0)](const FaultCall&) mutable {
+    auto share = [&](Duration most) {
+      return Duration(static_cast<int64_t>(static_cast<double>(most.count()) * world.random_unit()));
+    };
+    Fault fault;
+    fault.before = rates.latency_min + share(rates.latency_max - rates.latency_min);
+    fault.after = rates.latency_min + share(rates.latency_max - rates.latency_min);
+    if (world.random_unit() < rates.slow_first_byte) fault.after += share(rates.slow_max);
+    if (burst_left > 0) {
+      --burst_left;
+      fault.kind = Fault::Kind::kServerError;
+      return fault;
+    }
+    double draw = world.random_unit();
+    auto happens = [&](double rate, Fault::Kind kind) {
+      if (fault.kind == Fault::Kind::kNone && draw >= 0 && draw < rate) fault.kind = kind;
+      draw -= rate;
+    };
+    happens(rates.reset_before, Fault::Kind::kLoseBefore);
+    happens(rates.reset_after, Fault::Kind::kLoseAfter);
+    happens(rates.truncate, Fault::Kind::kTruncate);
+    happens(rates.hang, Fault::Kind::kHang);
+    happens(rates.throttle, Fault::Kind::kThrottle);
+    happens(rates.error, Fault::Kind::kServerError);
+    if (fault.kind == Fault::Kind::kThrottle) fault.retry_after_ms = rates.retry_after_ms;
+    if (fault.kind == Fault::Kind::kServerError && rates.error_burst > 1) {
+      burst_left = rates.error_burst - 1;
+    }
+    return fault;
+  };
+}
 
 FaultStore::FaultStore(World& world, std::shared_ptr<ObjectStore> inner, Script script)
     : world_(world), inner_(std::move(inner)), script_(std::move(script)) {}
@@ -83,7 +126,8 @@ Task<R> FaultStore::perform(StoreOp op, std::string key, std::move_only_function
   std::string where = describe() + ": " + std::string(to_string(op)) + " '" + key + "'";
   Fault fault = script_(FaultCall{op, key, ++requests_});
   auto journey = std::make_shared<Journey<R>>(world);
-  world.spawn(travel<R>(world, journey, std::move(request), fault, where));
+  const bool writes = op == StoreOp::kPut || op == StoreOp::kPutIf || op == StoreOp::kPutPart;
+  world.spawn(travel<R>(world, journey, std::move(request), fault, writes, where));
   while (!journey->reply) {
     bool arrived = co_await journey->arrived.wait_until(deadline);
     if (!arrived) co_return failure<R>(deadline.error(where + ": no reply in time (injected)"));

@@ -1,6 +1,7 @@
 // A bucket that is slow, loses replies and fails, as told: for tests, the simulator and benchmarks.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -23,6 +24,8 @@ struct Fault {
     kThrottle,     // the store answers 503 with Retry-After, without the effect
     kHang,         // no effect, no reply: waits for the deadline (or for ever)
     kDuplicate,    // the request arrives twice; the reply is that of the first
+    kTruncate,     // a body breaks off: of a write on its way there (no effect), of a read on its
+                   // way back; kUnavailable
   };
   Kind kind = Kind::kNone;
   Duration before{0};
@@ -35,6 +38,25 @@ struct FaultCall {
   const std::string& key;  // or the listed prefix
   uint64_t number;         // of this request, from 1
 };
+
+// What goes wrong how often: probabilities per request, durations each way.
+struct FaultRates {
+  Duration latency_min{0};
+  Duration latency_max{0};
+  double slow_first_byte = 0;  // the reply begins up to `slow_max` late
+  Duration slow_max = std::chrono::seconds(5);
+  double reset_before = 0;  // connection reset without the effect
+  double reset_after = 0;   // ... with it
+  double truncate = 0;
+  double hang = 0;
+  double throttle = 0;
+  uint32_t retry_after_ms = 0;  // of a throttled request
+  double error = 0;             // 500; begins a burst
+  uint32_t error_burst = 1;     // requests that get 500 in a row
+};
+
+// A script that draws from `world`, which outlives it.
+std::function<Fault(const FaultCall&)> random_faults(World& world, FaultRates rates);
 
 class FaultStore final : public ObjectStore {
  public:

@@ -46,6 +46,19 @@ Result<void> write_all(int fd, std::string_view bytes) {
   return {};
 }
 
+Result<void> write_all_at(int fd, uint64_t offset, std::string_view bytes) {
+  while (!bytes.empty()) {
+    ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return fail(errno_error("write", errno));
+    }
+    bytes.remove_prefix(static_cast<size_t>(n));
+    offset += static_cast<uint64_t>(n);
+  }
+  return {};
+}
+
 // Reads up to `length` bytes; fewer only at the end of the file.
 Result<std::string> read_at(int fd, uint64_t offset, size_t length) {
   std::string out;
@@ -205,10 +218,15 @@ Result<ObjectInfo> FileDisk::stat(std::string_view key) {
   return info;
 }
 
-Result<FileDisk::Temp> FileDisk::write_temp(const Blob& body) {
-  Temp temp(session_.get(), std::to_string(++temp_count_), random_hex(kTokenBytes / 2));
+Result<UniqueFd> FileDisk::create_temp(const Temp& temp) {
   UniqueFd fd(::openat(temp.dir, temp.name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!fd) return fail(errno_error("create of a temporary file", errno));
+  return fd;
+}
+
+Result<FileDisk::Temp> FileDisk::write_temp(const Blob& body) {
+  Temp temp(session_.get(), std::to_string(++temp_count_), random_hex(kTokenBytes / 2));
+  TRY_ASSIGN(UniqueFd fd, create_temp(temp));
   ObjectHeader header{temp.token, body.size()};
   TRY(write_all(fd.get(), encode_object_header(header)));
   TRY(write_all(fd.get(), body.view()));
@@ -301,8 +319,14 @@ SwapResult FileDisk::swap(std::string_view key, const Blob& body, const Version&
 Result<Version> FileDisk::replace(std::string_view key, const Blob& body,
                                   const Abandoned& abandoned) {
   TRY(health_->check());
-  const KeyPath path = key_path(key);
   TRY_ASSIGN(Temp temp, write_temp(body));
+  return put_in_place(temp, key, abandoned);
+}
+
+// Whatever was there.
+Result<Version> FileDisk::put_in_place(Temp& temp, std::string_view key,
+                                       const Abandoned& abandoned) {
+  const KeyPath path = key_path(key);
   for (int tries = 0; tries < kPublishTriesMax; ++tries) {
     TRY_ASSIGN(auto dir, objects_->make(path.directories));
     TRY_ASSIGN(UniqueFd lock, lock_key(key, abandoned));
@@ -319,6 +343,38 @@ Result<Version> FileDisk::replace(std::string_view key, const Blob& body,
     objects_->forget(path.directories);
   }
   return fail(Error::unavailable("the directory is removed again and again"));
+}
+
+struct FileDisk::Growing {
+  Growing(Temp t, UniqueFd f) : temp(std::move(t)), fd(std::move(f)) {}
+  Temp temp;
+  UniqueFd fd;
+};
+
+Result<std::shared_ptr<FileDisk::Growing>> FileDisk::grow() {
+  TRY(health_->check());
+  Temp temp(session_.get(), std::to_string(++temp_count_), random_hex(kTokenBytes / 2));
+  TRY_ASSIGN(UniqueFd fd, create_temp(temp));
+  return std::make_shared<Growing>(std::move(temp), std::move(fd));
+}
+
+Result<void> FileDisk::write_at(Growing& object, uint64_t offset, const Blob& body) {
+  return write_all_at(object.fd.get(), kObjectHeaderBytes + offset, body.view());
+}
+
+Result<Version> FileDisk::publish(Growing& object, std::string_view key, uint64_t bytes,
+                                  const Abandoned& abandoned) {
+  TRY(health_->check());
+  if (object.temp.name.empty()) return Version{object.temp.token};
+  const int fd = object.fd.get();
+  // A part that was sent twice may have been longer the first time.
+  if (::ftruncate(fd, static_cast<off_t>(kObjectHeaderBytes + bytes)) != 0) {
+    return fail(errno_error("truncate", errno));
+  }
+  ObjectHeader header{object.temp.token, bytes};
+  TRY(write_all_at(fd, 0, encode_object_header(header)));
+  if (fsync_ == Fsync::kOn && ::fsync(fd) != 0) return fail(errno_error("fsync", errno));
+  return put_in_place(object.temp, key, abandoned);
 }
 
 Result<void> FileDisk::remove(std::string_view key, const Abandoned& abandoned) {

@@ -50,6 +50,13 @@ class FileDisk {
   SwapResult swap(std::string_view key, const Blob& body, const Version& version,
                   const Abandoned& abandoned);
   Result<Version> replace(std::string_view key, const Blob& body, const Abandoned& abandoned);
+  // An object in the making, written in any order; removed unless it was published.
+  struct Growing;
+  Result<std::shared_ptr<Growing>> grow();
+  Result<void> write_at(Growing& object, uint64_t offset, const Blob& body);
+  // Its first `bytes` become the object; the same version when that has happened before.
+  Result<Version> publish(Growing& object, std::string_view key, uint64_t bytes,
+                          const Abandoned& abandoned);
   Result<void> remove(std::string_view key, const Abandoned& abandoned);
   Result<ListPage> list(const ListRequest& request);
 
@@ -62,7 +69,9 @@ class FileDisk {
   Result<void> claim_directory();
   Result<void> start_session();
   void sweep_dead_sessions();
+  Result<UniqueFd> create_temp(const Temp& temp);
   Result<Temp> write_temp(const Blob& body);
+  Result<Version> put_in_place(Temp& temp, std::string_view key, const Abandoned& abandoned);
   Result<UniqueFd> lock_key(std::string_view key, const Abandoned& abandoned);
   void remove_empty_directories(std::vector<std::string> path);
 

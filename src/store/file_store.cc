@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "store/file_disk.h"
 #include "store/key.h"
+#include "store/upload.h"
 
 namespace celld {
 
@@ -163,6 +164,69 @@ Task<Result<Version>> FileStore::put(std::string key, Blob body, Deadline deadli
   };
   auto task = on_disk<Result<Version>>(std::move(what), deadline, std::move(work));
   co_return co_await std::move(task);
+}
+
+class FileStore::FileUpload final : public Upload {
+ public:
+  FileUpload(FileStore& store, std::string key, std::shared_ptr<FileDisk::Growing> file,
+             uint64_t part_bytes)
+      : store_(store),
+        key_(std::move(key)),
+        file_(std::move(file)),
+        part_bytes_(part_bytes),
+        sizes_(part_bytes) {}
+
+  Task<Result<void>> put_part(uint32_t number, Blob body, Deadline deadline) override {
+    const uint64_t bytes = body.size();
+    if (auto ok = sizes_.check(number, bytes); !ok) {
+      co_return fail(ok.error().at(store_.describe() + ": " + what()));
+    }
+    auto work = [file = file_, offset = (number - 1) * part_bytes_, body = std::move(body)](
+                    FileDisk& disk, const Abandoned&) { return disk.write_at(*file, offset, body); };
+    auto task = store_.on_disk<Result<void>>(what(), deadline, std::move(work));
+    Result<void> written = co_await std::move(task);
+    if (written) sizes_.sent(number, bytes);
+    co_return written;
+  }
+
+  Task<Result<Version>> finish(Deadline deadline) override {
+    if (auto ok = sizes_.complete(); !ok) {
+      co_return fail(ok.error().at(store_.describe() + ": " + what()));
+    }
+    auto work = [file = file_, key = key_, bytes = sizes_.total_bytes()](
+                    FileDisk& disk, const Abandoned& abandoned) {
+      return disk.publish(*file, key, bytes, abandoned);
+    };
+    auto task = store_.on_disk<Result<Version>>(what(), deadline, std::move(work));
+    co_return co_await std::move(task);
+  }
+
+  Task<Result<void>> abort(Deadline) override {
+    file_.reset();
+    co_return Result<void>{};
+  }
+
+ private:
+  std::string what() const { return "upload '" + printable_key(key_) + "'"; }
+
+  FileStore& store_;
+  const std::string key_;
+  std::shared_ptr<FileDisk::Growing> file_;
+  const uint64_t part_bytes_;
+  PartSizes sizes_;
+};
+
+Task<Result<std::unique_ptr<Upload>>> FileStore::begin_upload(std::string key, uint64_t part_bytes,
+                                                              Deadline deadline) {
+  if (auto ok = check_key(key); !ok) co_return fail(ok.error().at(describe()));
+  if (auto ok = check_part_bytes(part_bytes); !ok) co_return fail(ok.error().at(describe()));
+  using File = std::shared_ptr<FileDisk::Growing>;
+  std::string what = "upload '" + printable_key(key) + "'";
+  auto work = [](FileDisk& disk, const Abandoned&) { return disk.grow(); };
+  auto task = on_disk<Result<File>>(std::move(what), deadline, std::move(work));
+  Result<File> file = co_await std::move(task);
+  if (!file) co_return fail(std::move(file).error());
+  co_return std::make_unique<FileUpload>(*this, std::move(key), std::move(*file), part_bytes);
 }
 
 Task<Result<void>> FileStore::remove(std::string key, Deadline deadline) {

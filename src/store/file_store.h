@@ -40,11 +40,15 @@ class FileStore final : public ObjectStore {
   Task<SwapResult> put_if(std::string key, Blob body, Condition condition,
                           Deadline deadline) override;
   Task<Result<Version>> put(std::string key, Blob body, Deadline deadline) override;
+  // The parts go to a file of their own: memory is what is under way.
+  Task<Result<std::unique_ptr<Upload>>> begin_upload(std::string key, uint64_t part_bytes,
+                                                     Deadline deadline) override;
   Task<Result<void>> remove(std::string key, Deadline deadline) override;
   Task<Result<ListPage>> list(ListRequest request, Deadline deadline) override;
   std::string describe() const override;
 
  private:
+  class FileUpload;
   FileStore(World& world, std::unique_ptr<FileDisk> disk, Options options);
 
   template <class R, class Work>

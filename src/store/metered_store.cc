@@ -1,6 +1,7 @@
 #include "store/metered_store.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace celld {
@@ -56,6 +57,53 @@ std::string_view to_string(StoreOp op) {
   return "?";
 }
 
+CostClass cost_class(StoreOp op) {
+  switch (op) {
+    case StoreOp::kGet:
+    case StoreOp::kGetRange:
+    case StoreOp::kHead:
+      return CostClass::kRead;
+    case StoreOp::kRemove:
+    case StoreOp::kRemoveMany:
+    case StoreOp::kAbortUpload:
+      return CostClass::kFree;
+    default:
+      return CostClass::kWrite;
+  }
+}
+
+std::string_view to_string(CostClass cost) {
+  return cost == CostClass::kWrite ? "write" : cost == CostClass::kRead ? "read" : "free";
+}
+
+void LatencyHistogram::add(Duration took) {
+  const auto us = static_cast<uint64_t>(std::max<int64_t>(took / std::chrono::microseconds(1), 1));
+  const size_t bucket = static_cast<size_t>(std::bit_width(us - 1));
+  ++buckets[std::min(bucket, kBuckets - 1)];
+  ++count;
+  sum += took;
+}
+
+Duration LatencyHistogram::quantile(double q) const {
+  const double wanted = q * static_cast<double>(count);
+  uint64_t seen = 0;
+  for (size_t i = 0; i < kBuckets; ++i) {
+    seen += buckets[i];
+    if (seen > 0 && static_cast<double>(seen) >= wanted) {
+      return std::chrono::microseconds(int64_t(1) << i);
+    }
+  }
+  return Duration(0);
+}
+
+uint64_t StoreCounts::requests_of(CostClass cost) const {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < kStoreOps; ++i) {
+    if (cost_class(static_cast<StoreOp>(i)) == cost) sum += by_op[i].requests;
+  }
+  return sum;
+}
+
 OpCounts& OpCounts::operator+=(const OpCounts& o) {
   requests += o.requests;
   failed += o.failed;
@@ -89,6 +137,8 @@ std::string StoreCounts::summary() const {
 }
 
 MeteredStore::MeteredStore(std::shared_ptr<ObjectStore> inner) : inner_(std::move(inner)) {}
+MeteredStore::MeteredStore(World& world, std::shared_ptr<ObjectStore> inner)
+    : world_(&world), inner_(std::move(inner)) {}
 
 void MeteredStore::reset() {
   uint64_t outstanding = counts_.outstanding;
@@ -100,7 +150,8 @@ void MeteredStore::reset() {
 }
 
 MeteredStore::Call MeteredStore::begin(StoreOp op, std::string_view key, uint64_t bytes_up) {
-  Call call{op, std::string(area_of(key)), depth_ended_ + 1, generation_};
+  Call call{op, std::string(area_of(key)), depth_ended_ + 1, generation_,
+            world_ != nullptr ? world_->now() : MonoTime()};
   if (counts_.by_area.size() >= kAreasMax && !counts_.by_area.contains(call.area)) {
     call.area = "...";
   }
@@ -120,6 +171,9 @@ void MeteredStore::end(const Call& call, const OpCounts& outcome) {
   if (call.generation != generation_) return;
   counts_.by_op[static_cast<size_t>(call.op)] += outcome;
   counts_.by_area[call.area][static_cast<size_t>(call.op)] += outcome;
+  if (world_ != nullptr) {
+    counts_.latency[static_cast<size_t>(call.op)].add(world_->now() - call.begun);
+  }
   depth_ended_ = std::max(depth_ended_, call.depth);
 }
 

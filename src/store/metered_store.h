@@ -33,6 +33,28 @@ inline constexpr size_t kStoreOps = 12;
 // "put-part", "finish-upload", "abort-upload".
 std::string_view to_string(StoreOp op);
 
+// What a request costs, in the terms in which object stores charge.
+enum class CostClass : uint8_t {
+  kWrite,  // PUT, POST, LIST: "class A"
+  kRead,   // GET, HEAD: "class B"
+  kFree,   // DELETE
+};
+CostClass cost_class(StoreOp op);
+std::string_view to_string(CostClass cost);  // "write", "read", "free"
+
+// How long requests took, in powers of two: bucket i counts those of at most 2^i microseconds that
+// fit no lower one; the last also what took longer.
+struct LatencyHistogram {
+  static constexpr size_t kBuckets = 28;  // up to 134 s
+  std::array<uint64_t, kBuckets> buckets{};
+  uint64_t count = 0;
+  Duration sum{0};
+
+  void add(Duration took);
+  // The bound of the bucket that holds the `q` quantile (0 to 1); 0 when nothing was counted.
+  Duration quantile(double q) const;
+};
+
 struct OpCounts {
   uint64_t requests = 0;  // begun
   uint64_t failed = 0;    // ended with an error other than kNotFound, or ambiguously
@@ -46,6 +68,7 @@ struct OpCounts {
 
 struct StoreCounts {
   std::array<OpCounts, kStoreOps> by_op;
+  std::array<LatencyHistogram, kStoreOps> latency;  // of requests that have ended; needs a world
   // By the first component of the key or the listed prefix ("journal", "cells"); at most
   // kAreasMax, the rest under "...".
   std::map<std::string, std::array<OpCounts, kStoreOps>, std::less<>> by_area;
@@ -58,6 +81,7 @@ struct StoreCounts {
 
   const OpCounts& operator[](StoreOp op) const { return by_op[static_cast<size_t>(op)]; }
   OpCounts total() const;
+  uint64_t requests_of(CostClass cost) const;
   // "3 requests (put-if 1, get 2), 2 round trips, 10240 bytes up, 512 bytes down"
   std::string summary() const;
 };
@@ -67,6 +91,8 @@ class MeteredStore final : public ObjectStore {
   static constexpr size_t kAreasMax = 64;
 
   explicit MeteredStore(std::shared_ptr<ObjectStore> inner);
+  // Measures latencies too. `world` outlives the store.
+  MeteredStore(World& world, std::shared_ptr<ObjectStore> inner);
 
   const StoreCounts& counts() const { return counts_; }
   // Requests that are under way end uncounted, but stay outstanding.
@@ -94,10 +120,12 @@ class MeteredStore final : public ObjectStore {
     std::string area;
     uint64_t depth;       // in the chain of requests
     uint64_t generation;  // of reset
+    MonoTime begun;
   };
   Call begin(StoreOp op, std::string_view key, uint64_t bytes_up);
   void end(const Call& call, const OpCounts& outcome);
 
+  World* const world_ = nullptr;
   const std::shared_ptr<ObjectStore> inner_;
   StoreCounts counts_;
   uint64_t depth_ended_ = 0;

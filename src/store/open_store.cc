@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "store/aws/chain.h"
+#include "store/aws/host.h"
+#include "store/aws/providers.h"
 #include "store/azure/azure_open.h"
 #include "store/gcs/gcs_store.h"
 #include "store/key.h"
@@ -49,22 +52,32 @@ Result<std::unique_ptr<ObjectStore>> open_s3(World& world, const HttpTransportFa
   std::string_view tail = slash == std::string_view::npos ? "" : rest.substr(slash + 1);
   TRY_ASSIGN(std::string prefix, parse_prefix(tail));
 
-  auto first_of = [&](const std::string& option, std::initializer_list<const char*> names) {
+  if (!transports) return fail(Error::unsupported("no HTTP transport to reach it with"));
+  std::shared_ptr<AwsHost> host = aws_host(world, options.environment);
+  auto first_of = [&](const std::string& option, std::initializer_list<const char*> names,
+                      std::string_view setting) {
     if (!option.empty()) return option;
     for (const char* name : names) {
       if (auto value = options.environment(name)) return *value;
     }
-    return std::string();
+    return aws_profile_setting(*host, setting).value_or("");
   };
-  s3.endpoint = first_of(options.endpoint, {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"});
-  std::string region = first_of(options.region, {"AWS_REGION", "AWS_DEFAULT_REGION"});
-  if (!region.empty()) s3.region = std::move(region);
+  s3.endpoint =
+      first_of(options.endpoint, {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"}, "endpoint_url");
+  std::string region = first_of(options.region, {"AWS_REGION", "AWS_DEFAULT_REGION"}, "region");
+  s3.region = std::move(region);
+  if (auto style = options.environment("CELLD_S3_ADDRESSING")) {
+    if (*style != "path" && *style != "virtual") {
+      return fail(Error::invalid("CELLD_S3_ADDRESSING is '" + printable_key(*style) +
+                                 "', not 'path' or 'virtual'"));
+    }
+    s3.addressing = *style == "path" ? Addressing::kPath : Addressing::kVirtualHost;
+  }
   s3.dialect = options.dialect;
   s3.credentials = options.credentials;
-  if (!s3.credentials) {
-    TRY_ASSIGN(s3.credentials, credentials_from(options.environment));
-  }
-  if (!transports) return fail(Error::unsupported("no HTTP transport to reach it with"));
+  if (!s3.credentials && options.shared) s3.credentials = options.shared->aws;
+  if (!s3.credentials) s3.credentials = aws_credentials(world, transports(), std::move(host));
+  if (options.shared) options.shared->aws = s3.credentials;
   TRY_ASSIGN(auto bucket, S3Store::make(world, transports(), std::move(s3)));
   return wrapped(world, std::move(bucket), std::move(prefix), options);
 }

@@ -18,15 +18,22 @@ namespace celld {
 // A connection pool of its own for one store.
 using HttpTransportFactory = std::function<std::unique_ptr<HttpTransport>()>;
 
+// What the stores on one bucket share: the first that is opened fills it.
+struct StoreShared {
+  std::shared_ptr<CredentialSource> aws;
+};
+
 struct StoreOptions {
   FileStore::Options file;
 
   // `endpoint` also for az:// and gs:// (azure_open.h, gcs_store.h). The rest for s3://. Empty:
-  // AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL; AWS_REGION, AWS_DEFAULT_REGION, then us-east-1; the
-  // credentials of the environment.
+  // AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url of the profile; AWS_REGION,
+  // AWS_DEFAULT_REGION, region of the profile, then us-east-1; what aws_credentials finds
+  // (store/aws/chain.h).
   std::string endpoint;
   std::string region;
   std::shared_ptr<CredentialSource> credentials;
+  std::shared_ptr<StoreShared> shared;  // null: nothing
 
   // Shared with probe_store and with other stores on the same bucket; null: a dialect of its own.
   std::shared_ptr<StoreDialect> dialect;

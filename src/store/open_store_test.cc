@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
+#include "net/acceptor.h"
 #include "net/curl_transport.h"
+#include "net/http_server.h"
 #include "store/file_temp_dir.h"
 #include "store/s3_server_testing.h"
 #include "store/store_testing.h"
@@ -21,17 +25,22 @@ struct OpenStore : ::testing::Test {
   RealWorld real;
   std::map<std::string, std::string> variables;
   int transports = 0;
+  long connections_max = 128;
+  std::shared_ptr<StoreShared> shared;
 
   Result<std::unique_ptr<ObjectStore>> open(std::string_view spec) {
     StoreOptions options;
     options.file.fsync = Fsync::kOff;
+    options.shared = shared;
     options.environment = [this](const std::string& name) -> std::optional<std::string> {
       auto it = variables.find(name);
       return it == variables.end() ? std::nullopt : std::optional(it->second);
     };
     HttpTransportFactory factory = [this] {
       ++transports;
-      return std::make_unique<CurlTransport>(real.io(), real.world());
+      CurlTransportOptions pool;
+      pool.connections_per_host_max = connections_max;
+      return std::make_unique<CurlTransport>(real.io(), real.world(), pool);
     };
     return open_store(real.world(), factory, spec, std::move(options));
   }
@@ -66,7 +75,7 @@ TEST_F(OpenStore, a_bucket_with_prefix) {
   ASSERT_TRUE(all);
   ASSERT_EQ(all->size(), 1u);
   EXPECT_EQ(all->front().key, "some/prefix/a/k");
-  EXPECT_EQ(transports, 2);
+  EXPECT_EQ(transports, 4);
 }
 
 TEST_F(OpenStore, reads_are_repeated_and_conditional_writes_are_not) {
@@ -84,9 +93,84 @@ TEST_F(OpenStore, reads_are_repeated_and_conditional_writes_are_not) {
             SwapOutcome::kAmbiguous);
 }
 
-TEST_F(OpenStore, the_credentials_of_the_environment_must_be_there) {
-  EXPECT_THAT(error("s3://bucket"),
-              AllOf(HasSubstr("s3://bucket"), HasSubstr("AWS_ACCESS_KEY_ID")));
+TEST_F(OpenStore, without_credentials_the_first_request_says_what_was_looked_for) {
+  variables = {{"AWS_EC2_METADATA_DISABLED", "true"}, {"HOME", "/no/such/home"}};
+  auto opened = open("s3://bucket");
+  ASSERT_TRUE(opened) << opened.error().message;
+  auto object = real.run((*opened)->get("k", real.world().deadline_in(std::chrono::seconds(20))));
+  ASSERT_FALSE(object);
+  EXPECT_EQ(object.error().code, ErrorCode::kInvalid);
+  EXPECT_THAT(object.error().message,
+              AllOf(HasSubstr("s3://bucket"), HasSubstr("AWS_ACCESS_KEY_ID is not set"),
+                    HasSubstr("/no/such/home/.aws/config")));
+}
+
+TEST_F(OpenStore, region_and_endpoint_may_stand_in_the_profile) {
+  TempDir home;
+  S3Server server({"--region=eu-south-9"});
+  std::filesystem::create_directory(home.path() + "/.aws");
+  std::ofstream(home.path() + "/.aws/config")
+      << "[profile x]\nregion = eu-south-9\nendpoint_url = " << server.endpoint()
+      << "\naws_access_key_id = test\naws_secret_access_key = secret\n";
+  variables = {{"HOME", home.path()}, {"AWS_PROFILE", "x"}};
+  auto opened = open("s3://bucket");
+  ASSERT_TRUE(opened) << opened.error().message;
+  auto put = real.run((*opened)->put("k", Blob("x"), Deadline::never()));
+  EXPECT_TRUE(put) << put.error().message;
+}
+
+TEST_F(OpenStore, stores_of_one_bucket_share_their_credentials) {
+  variables = {{"AWS_ACCESS_KEY_ID", "test"}, {"AWS_SECRET_ACCESS_KEY", "secret"}};
+  shared = std::make_shared<StoreShared>();
+  ASSERT_TRUE(open("s3://bucket"));
+  auto first = shared->aws;
+  ASSERT_NE(first, nullptr);
+  ASSERT_TRUE(open("s3://bucket"));
+  EXPECT_EQ(shared->aws, first);
+  EXPECT_EQ(transports, 3) << "a pool for each store and one for the credentials";
+}
+
+// The pools of leases and of data are apart: whatever the data does, a renewal finds a connection.
+TEST_F(OpenStore, slow_uploads_do_not_delay_a_renewal) {
+  std::vector<std::shared_ptr<HttpExchange>> held;
+  HttpServer server(real.io(), HttpLimits{}, [&](std::shared_ptr<HttpExchange> exchange) {
+    if (exchange->head().target.find("/data") != std::string::npos) {
+      held.push_back(std::move(exchange));
+      return;
+    }
+    exchange->respond(200, "", "etag\n\"e\"\n", Blob());
+  });
+  std::vector<Acceptor::Sink> sinks;
+  sinks.push_back([&](int fd) { server.adopt(fd); });
+  auto acceptor = *Acceptor::listen(real.io(), "127.0.0.1", 0, std::move(sinks));
+  variables = {{"AWS_ACCESS_KEY_ID", "test"},
+               {"AWS_SECRET_ACCESS_KEY", "secret"},
+               {"AWS_ENDPOINT_URL_S3", "http://127.0.0.1:" + std::to_string(acceptor->port())}};
+  connections_max = 3;
+  auto data = open("s3://bucket");
+  auto lease = open("s3://bucket");
+  ASSERT_TRUE(data && lease);
+  Cancellation end;
+  int ended = 0;
+  auto watch = [&](Task<Result<Version>> task) -> Task<void> {
+    Result<Version> result = co_await std::move(task);
+    EXPECT_FALSE(result);
+    ++ended;
+  };
+  Deadline until_end = Deadline::never().cancelled_by(end);
+  for (int i = 0; i < 10; ++i) {
+    real.world().spawn(watch((*data)->put("data/" + std::to_string(i), Blob("x"), until_end)));
+  }
+  real.run_until([&] { return held.size() == 3; });
+  for (int i = 0; i < 5; ++i) {
+    Deadline soon = real.world().deadline_in(std::chrono::seconds(20));
+    SwapResult renewed =
+        real.run((*lease)->put_if("nodes/a", Blob("x"), Condition::create(), soon));
+    EXPECT_EQ(renewed.outcome, SwapOutcome::kApplied) << renewed.error.message;
+  }
+  EXPECT_EQ(held.size(), 3u);
+  end.cancel();
+  real.run_until([&] { return ended == 10; });
 }
 
 TEST_F(OpenStore, a_google_bucket_and_a_prefix_in_it) {

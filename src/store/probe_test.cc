@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "net/curl_transport.h"
+#include "store/aws/chain.h"
 #include "store/fault_store.h"
 #include "store/memory_store.h"
 #include "store/s3_server_testing.h"
@@ -99,7 +100,9 @@ TEST_F(ProbeOfServer, an_external_store_passes) {
   options.endpoint = *endpoint;
   options.bucket = environment("CELLD_TEST_S3_BUCKET").value_or("celld-test");
   options.region = environment("AWS_REGION").value_or("us-east-1");
-  options.credentials = *credentials_from(environment);
+  options.credentials =
+      aws_credentials(real.world(), std::make_shared<CurlTransport>(real.io(), real.world()),
+                      aws_host(real.world(), environment));
   auto result = probe_s3(options);
   EXPECT_TRUE(result) << result.error().message;
   const bool bare = environment("CELLD_TEST_S3_BARE_ETAGS").has_value();

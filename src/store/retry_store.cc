@@ -10,7 +10,7 @@ namespace celld {
 
 namespace {
 
-constexpr double kEarnedBySuccess = 0.1;
+constexpr double kEarnedBySuccess = 0.8;
 
 bool passing(const Error& error) {
   return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kOverloaded;

@@ -20,9 +20,9 @@ class RetryStore final : public ObjectStore {
     Duration backoff_first = std::chrono::milliseconds(50);  // doubles with every attempt
     Duration backoff_max = std::chrono::seconds(5);
     uint32_t attempts_max = 8;  // in all, per operation
-    // Retries that may be spent at once; ten successes earn one back. Keeps a store that is down
-    // from getting several times its normal load.
-    uint32_t budget_max = 100;
+    // Retries that may be spent at once; five successes earn four back. A store that throttles sees
+    // at most 1.8 times the offered requests and budget_max more, one that is down budget_max more.
+    uint32_t budget_max = 10;
   };
 
   // `world` outlives the store.

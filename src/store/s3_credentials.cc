@@ -31,16 +31,4 @@ Environment process_environment() {
   };
 }
 
-Result<std::shared_ptr<CredentialSource>> credentials_from(const Environment& environment) {
-  auto access = environment("AWS_ACCESS_KEY_ID");
-  auto secret = environment("AWS_SECRET_ACCESS_KEY");
-  auto token = environment("AWS_SESSION_TOKEN");
-  if (!access || !secret) {
-    return fail(Error::invalid(std::string("no credentials: ") +
-                               (access ? "AWS_SECRET_ACCESS_KEY" : "AWS_ACCESS_KEY_ID") +
-                               " is not set, and keys come only from the environment"));
-  }
-  return fixed_credentials({std::move(*access), std::move(*secret), token.value_or("")});
-}
-
 }  // namespace celld

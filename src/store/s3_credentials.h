@@ -31,7 +31,4 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 // That of this process; empty values count as nothing. Read it before threads change it.
 Environment process_environment();
 
-// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN. kInvalid names what is missing.
-Result<std::shared_ptr<CredentialSource>> credentials_from(const Environment& environment);
-
 }  // namespace celld

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <utility>
 
 #include "base/hex.h"
@@ -80,6 +81,35 @@ Result<ListedObject> listed_object(const XmlElement& contents, bool url_encoded)
   return object;
 }
 
+Error error_of(const HttpReply& reply, const S3ErrorBody& body) {
+  std::string message = std::to_string(reply.status);
+  if (!body.code.empty()) message += " " + printable_key(body.code);
+  if (!body.message.empty()) message += ": " + printable_key(body.message);
+  if (auto region = s3_bucket_region(reply)) {
+    message += " (the bucket is in region '" + printable_key(*region) + "')";
+  }
+  if (body.code == "RequestTimeTooSkewed") message += " (check the clock of this machine)";
+  Error error = Error::make(code_of(reply.status, body), std::move(message));
+  error.retry_after_ms = retry_after_ms(reply);
+  return error;
+}
+
+void append_xml(std::string& out, std::string_view text) {
+  for (char c : text) {
+    if (c == '&') {
+      out += "&amp;";
+    } else if (c == '<') {
+      out += "&lt;";
+    } else if (c == '>') {
+      out += "&gt;";
+    } else if (c == '"') {
+      out += "&quot;";
+    } else {
+      out += c;
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<std::string_view> find_header(const HttpReply& reply, std::string_view name) {
@@ -89,22 +119,20 @@ std::optional<std::string_view> find_header(const HttpReply& reply, std::string_
   return std::nullopt;
 }
 
-Error s3_error(const HttpReply& reply) {
+std::optional<std::string> s3_bucket_region(const HttpReply& reply) {
   const S3ErrorBody body = error_body(reply);
-  std::string message = std::to_string(reply.status);
-  if (!body.code.empty()) message += " " + printable_key(body.code);
-  if (!body.message.empty()) message += ": " + printable_key(body.message);
-  if (reply.status == 301 || reply.status == 307 || body.code == "AuthorizationHeaderMalformed") {
-    auto region = find_header(reply, "x-amz-bucket-region");
-    std::string name = region ? std::string(*region) : body.region;
-    if (!name.empty()) message += " (the bucket is in region '" + printable_key(name) + "')";
+  if (reply.status != 301 && reply.status != 307 && body.code != "AuthorizationHeaderMalformed") {
+    return std::nullopt;
   }
-  if (body.code == "RequestTimeTooSkewed") message += " (check the clock of this machine)";
-  Error error = Error::make(code_of(reply.status, body), std::move(message));
-  error.retry_after_ms = retry_after_ms(reply);
-  return error;
+  auto header = find_header(reply, "x-amz-bucket-region");
+  std::string region = header ? std::string(*header) : body.region;
+  if (region.empty()) return std::nullopt;
+  return region;
 }
 
+Error s3_error(const HttpReply& reply) {
+  return error_of(reply, error_body(reply));
+}
 bool s3_credentials_expired(const HttpReply& reply) {
   return (reply.status == 400 || reply.status == 403) && is_expired(error_body(reply));
 }
@@ -236,6 +264,115 @@ Result<ListPage> s3_list_page(std::string_view xml, const ListRequest& request) 
     }
   }
   return page;
+}
+
+Result<std::string> s3_upload_id(std::string_view xml) {
+  constexpr size_t kIdBytesMax = 4096;
+  TRY_ASSIGN(XmlElement root, parse_xml(xml));
+  std::string_view id = root.child_text("UploadId");
+  if (root.name != "InitiateMultipartUploadResult" || id.empty() || id.size() > kIdBytesMax) {
+    return fail(Error::corrupt("the reply names no upload"));
+  }
+  return std::string(id);
+}
+
+Result<std::optional<Version>> s3_upload_finished(const HttpReply& reply) {
+  if (reply.status < 200 || reply.status > 299) return fail(s3_error(reply));
+  TRY_ASSIGN(XmlElement root, parse_xml(reply.body));
+  if (root.name == "Error") {
+    // The status was sent before the store knew: a failure like any 5xx.
+    HttpReply late = reply;
+    late.status = 500;
+    return fail(s3_error(late));
+  }
+  if (root.name != "CompleteMultipartUploadResult") {
+    return fail(Error::corrupt("the reply is a '" + printable_key(root.name) + "'"));
+  }
+  if (root.child_text("ETag").empty()) return std::optional<Version>();
+  HttpReply as_header;
+  as_header.headers.emplace_back("etag", std::string(root.child_text("ETag")));
+  TRY_ASSIGN(Version version, s3_version(as_header));
+  return std::optional<Version>(std::move(version));
+}
+
+bool s3_no_such_upload(const HttpReply& reply) { return error_body(reply).code == "NoSuchUpload"; }
+
+std::string s3_finish_body(const std::vector<Version>& parts) {
+  std::string out = "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
+  for (size_t i = 0; i < parts.size(); ++i) {
+    out += "<Part><PartNumber>" + std::to_string(i + 1) + "</PartNumber><ETag>";
+    append_xml(out, "\"" + parts[i].token + "\"");
+    out += "</ETag></Part>";
+  }
+  return out + "</CompleteMultipartUpload>";
+}
+
+bool s3_key_fits_xml(std::string_view key) {
+  // Line ends are left out too: an XML reader makes one of "\r\n".
+  for (size_t i = 0; i < key.size();) {
+    const auto c = static_cast<unsigned char>(key[i]);
+    if (c < 0x20 || c == 0x7f) return false;
+    const size_t length = c < 0x80 ? 1 : c >= 0xf0 && c <= 0xf4 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 0;
+    if (length == 0 || c > 0xf4 || i + length > key.size()) return false;
+    uint32_t code = length == 1 ? c : c & (0x7fu >> length);
+    for (size_t k = 1; k < length; ++k) {
+      const auto next = static_cast<unsigned char>(key[i + k]);
+      if ((next & 0xc0) != 0x80) return false;
+      code = code << 6 | (next & 0x3fu);
+    }
+    if ((length == 3 && code < 0x800) || (length == 4 && (code < 0x10000 || code > 0x10ffff)) ||
+        (code >= 0xd800 && code <= 0xdfff) || code == 0xfffe || code == 0xffff) {
+      return false;
+    }
+    i += length;
+  }
+  return true;
+}
+
+std::string s3_delete_body(const std::vector<std::string>& keys) {
+  std::string out = "<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
+  for (const auto& key : keys) {
+    out += "<Object><Key>";
+    append_xml(out, key);
+    out += "</Key></Object>";
+  }
+  return out + "</Delete>";
+}
+
+Result<std::vector<Result<void>>> s3_delete_outcomes(std::string_view xml,
+                                                     const std::vector<std::string>& keys) {
+  TRY_ASSIGN(XmlElement root, parse_xml(xml));
+  if (root.name != "DeleteResult") {
+    return fail(Error::corrupt("the reply is a '" + printable_key(root.name) + "'"));
+  }
+  std::map<std::string_view, Result<void>> said;
+  for (const auto& child : root.children) {
+    const std::string_view key = child.child_text("Key");
+    if (child.name == "Deleted") {
+      said[key] = Result<void>();
+    } else if (child.name == "Error") {
+      S3ErrorBody body{std::string(child.child_text("Code")),
+                       std::string(child.child_text("Message")), ""};
+      if (body.code == "NoSuchKey") {
+        said[key] = Result<void>();
+        continue;
+      }
+      HttpReply reply;
+      reply.status = body.code == "AccessDenied" ? 403 : 500;
+      said[key] = fail(error_of(reply, body));
+    }
+  }
+  std::vector<Result<void>> out;
+  out.reserve(keys.size());
+  for (const auto& key : keys) {
+    auto it = said.find(key);
+    if (it == said.end()) {
+      out.push_back(fail(Error::unavailable("the store did not say what became of it")));
+    } else {
+      out.push_back(it->second);
+    }
+  }
+  return out;
 }
 
 }  // namespace celld

@@ -66,7 +66,7 @@ S3Signed S3Signer::sign(const S3Credentials& credentials, const S3Unsigned& requ
   if (key_.empty() || day != key_day_ || credentials.secret_key != key_secret_) {
     key_ = hmac_sha256("AWS4" + credentials.secret_key, day);
     for (std::string_view part :
-         {std::string_view(region_), std::string_view("s3"), std::string_view("aws4_request")}) {
+         {std::string_view(region_), std::string_view(service_), std::string_view("aws4_request")}) {
       key_ = hmac_sha256(key_, part);
     }
     key_day_ = day;
@@ -96,7 +96,7 @@ S3Signed S3Signer::sign(const S3Credentials& credentials, const S3Unsigned& requ
   const std::string query = canonical_query(request.query);
   const std::string head = request.method + "\n" + path + "\n" + query + "\n";
   const std::string tail = "\n" + names + "\n" + payload_hash;
-  const std::string scope = day + "/" + region_ + "/s3/aws4_request";
+  const std::string scope = day + "/" + region_ + "/" + service_ + "/aws4_request";
   const std::string to_sign =
       "AWS4-HMAC-SHA256\n" + date + "\n" + scope + "\n" + sha256_hex(head + lines + tail);
 

@@ -35,15 +35,17 @@ struct S3Signed {
   std::string canonical_request;  // for a log: without session token
 };
 
-// Signs for one region. Keeps the derived key of the day. Not thread-safe.
+// Signs for one region of one service. Keeps the derived key of the day. Not thread-safe.
 class S3Signer {
  public:
-  explicit S3Signer(std::string region) : region_(std::move(region)) {}
+  explicit S3Signer(std::string region, std::string service = "s3")
+      : region_(std::move(region)), service_(std::move(service)) {}
 
   S3Signed sign(const S3Credentials& credentials, const S3Unsigned& request, WallMs now);
 
  private:
-  const std::string region_;
+  std::string region_;
+  std::string service_;
   std::string key_secret_;  // what key_ was derived from
   std::string key_day_;
   std::string key_;

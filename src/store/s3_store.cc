@@ -13,7 +13,6 @@ namespace celld {
 
 namespace {
 
-constexpr uint64_t kErrorBytesMax = 64 << 10;
 constexpr uint64_t kListBytesMax = 32 << 20;
 
 bool bucket_name_ok(std::string_view name) {
@@ -33,12 +32,6 @@ bool region_ok(std::string_view name) {
 
 }  // namespace
 
-struct S3Store::Request {
-  S3Unsigned to_sign;
-  Blob body;
-  uint64_t reply_bytes_max = kErrorBytesMax;
-};
-
 Result<std::unique_ptr<S3Store>> S3Store::make(World& world,
                                                std::shared_ptr<HttpTransport> transport,
                                                S3Options options) {
@@ -46,53 +39,76 @@ Result<std::unique_ptr<S3Store>> S3Store::make(World& world,
     return fail(Error::invalid("'" + printable_key(options.bucket) +
                                "' is not a bucket name: 3 to 255 of [A-Za-z0-9._-]"));
   }
-  if (!region_ok(options.region)) {
+  if (!options.region.empty() && !region_ok(options.region)) {
     return fail(Error::invalid("'" + printable_key(options.region) + "' is not a region"));
   }
   if (!options.credentials) return fail(Error::invalid("no credentials"));
-  if (!options.dialect) options.dialect = std::make_shared<StoreDialect>();
   std::unique_ptr<S3Store> store(new S3Store(world, std::move(transport), std::move(options)));
-  TRY(store->find_origin());
+  TRY(store->parse_endpoint());
   return store;
 }
 
 S3Store::S3Store(World& world, std::shared_ptr<HttpTransport> transport, S3Options options)
-    : world_(world),
-      transport_(std::move(transport)),
-      options_(std::move(options)),
-      signer_(options_.region) {}
+    : world_(world), transport_(std::move(transport)), options_(std::move(options)), signer_("") {}
 
-Result<void> S3Store::find_origin() {
-  if (options_.endpoint.empty()) {
-    const std::string suffix =
-        options_.region.starts_with("cn-") ? ".amazonaws.com.cn" : ".amazonaws.com";
-    host_ = "s3." + options_.region + suffix;
-    if (options_.bucket.find('.') == std::string::npos) {
-      host_ = options_.bucket + "." + host_;
-      base_path_ = "/";
-    } else {  // a name with dots does not match the certificate
-      base_path_ = "/" + options_.bucket + "/";
-    }
-    origin_ = "https://" + host_;
-    return {};
-  }
+Result<void> S3Store::parse_endpoint() {
   std::string_view endpoint = options_.endpoint;
   while (endpoint.ends_with('/')) endpoint.remove_suffix(1);
-  std::string_view scheme = endpoint.starts_with("https://")  ? "https://"
-                            : endpoint.starts_with("http://") ? "http://"
-                                                              : "";
-  std::string_view host = endpoint.substr(scheme.size());
-  if (scheme.empty() || host.empty() || host.find_first_of("/?#@ ") != std::string_view::npos) {
-    return fail(Error::invalid("endpoint '" + printable_key(options_.endpoint) +
-                               "' is not http://HOST[:PORT] or https://HOST[:PORT]"));
+  if (endpoint.empty()) {
+    scheme_ = "https://";
+  } else {
+    std::string_view scheme = endpoint.starts_with("https://")  ? "https://"
+                              : endpoint.starts_with("http://") ? "http://"
+                                                                : "";
+    std::string_view host = endpoint.substr(scheme.size());
+    if (scheme.empty() || host.empty() || host.find_first_of("/?#@ ") != std::string_view::npos) {
+      return fail(Error::invalid("endpoint '" + printable_key(options_.endpoint) +
+                                 "' is not http://HOST[:PORT] or https://HOST[:PORT]"));
+    }
+    // The scheme's own port is never part of the Host header, so it must not be signed.
+    std::string_view own_port = scheme == "https://" ? ":443" : ":80";
+    if (host.ends_with(own_port)) host.remove_suffix(own_port.size());
+    scheme_ = scheme;
+    endpoint_host_ = host;
   }
-  // The scheme's own port is never part of the Host header, so it must not be signed.
-  std::string_view own_port = scheme == "https://" ? ":443" : ":80";
-  if (host.ends_with(own_port)) host.remove_suffix(own_port.size());
-  host_ = host;
-  origin_ = std::string(scheme) + host_;
-  base_path_ = "/" + options_.bucket + "/";
+  quirks_ = &s3_quirks(endpoint_host_);
+  if (!options_.dialect) options_.dialect = std::make_shared<StoreDialect>();
+  if (quirks_->etag_quotes != EtagQuotes::kQuoted) {
+    options_.dialect->etag_quotes = quirks_->etag_quotes;
+  }
+  const bool dots = options_.bucket.find('.') != std::string::npos;
+  addressing_ = options_.addressing      ? *options_.addressing
+                : !endpoint_host_.empty() ? quirks_->addressing
+                : dots                    ? Addressing::kPath
+                                          : Addressing::kVirtualHost;
+  address(options_.region.empty() ? std::string(quirks_->region) : options_.region);
   return {};
+}
+
+// Everything that goes with the region.
+void S3Store::address(std::string region) {
+  region_ = std::move(region);
+  signer_ = S3Signer(region_);
+  host_ = endpoint_host_;
+  if (host_.empty()) {
+    host_ = "s3." + region_ + ".amazonaws.com" + (region_.starts_with("cn-") ? ".cn" : "");
+  }
+  if (addressing_ == Addressing::kVirtualHost) {
+    host_ = options_.bucket + "." + host_;
+    base_path_ = "/";
+  } else {
+    base_path_ = "/" + options_.bucket + "/";
+  }
+}
+
+// Whether the reply names another region for the bucket; from then on that one counts.
+bool S3Store::learn_region(const HttpReply& reply) {
+  auto named = s3_bucket_region(reply);
+  if (!named || *named == region_ || !region_ok(*named)) return false;
+  spdlog::info("{}: the bucket is in region {}, not {}", describe(), *named, region_);
+  options_.dialect->region = *named;
+  address(std::move(*named));
+  return true;
 }
 
 std::string S3Store::where(std::string_view verb, std::string_view key) const {
@@ -106,15 +122,41 @@ S3Store::Request S3Store::object_request(std::string method, const std::string& 
   return request;
 }
 
-// One request, one reply; errors without context.
+S3Store::Request S3Store::bucket_request(std::string method) const {
+  Request request;
+  request.to_sign.method = std::move(method);
+  request.to_sign.path = base_path_;
+  if (request.to_sign.path.size() > 1) request.to_sign.path.pop_back();
+  return request;
+}
+
+// One request and one reply, or two where the first reply was only the bucket's region. Errors
+// without context.
 Task<Result<HttpReply>> S3Store::send(Request request, Deadline deadline) {
+  const std::string& learned = options_.dialect->region;
+  if (!learned.empty() && learned != region_) {  // by another client of the bucket
+    address(learned);
+  }
+  Request again = request;
+  Result<HttpReply> reply = co_await send_once(std::move(request), deadline);
+  if (!reply || !learn_region(*reply)) co_return reply;
+  if (again.conditional) {
+    co_return fail(Error::unavailable(s3_error(*reply).message + "; that is used from now on"));
+  }
+  co_return co_await send_once(std::move(again), deadline);
+}
+
+Task<Result<HttpReply>> S3Store::send_once(Request request, Deadline deadline) {
   CO_TRY_ASSIGN(S3Credentials credentials, co_await options_.credentials->get(deadline));
   request.to_sign.host = host_;
   request.to_sign.body = request.body.view();
+  if (!quirks_->header.empty()) {
+    request.to_sign.headers.emplace_back(quirks_->header, quirks_->header_value);
+  }
   S3Signed sealed = signer_.sign(credentials, request.to_sign, world_.wall_now());
   HttpCall call;
   call.method = std::move(request.to_sign.method);
-  call.url = origin_ + sealed.path_and_query;
+  call.url = scheme_ + host_ + sealed.path_and_query;
   call.headers = std::move(sealed.headers);
   call.body = std::move(request.body);
   call.deadline = deadline;
@@ -212,6 +254,7 @@ Task<SwapResult> S3Store::put_if(std::string key, Blob body, Condition condition
   if (auto ok = check_key(key); !ok) co_return SwapResult::ambiguous(ok.error().at(describe()));
   const std::string context = where("put", key);
   Request request = object_request("PUT", key);
+  request.conditional = true;
   if (condition.version) {
     const std::string& token = condition.version->token;
     const bool quoted = options_.dialect->etag_quotes == EtagQuotes::kQuoted;
@@ -260,10 +303,7 @@ Task<Result<void>> S3Store::remove(std::string key, Deadline deadline) {
 Task<Result<ListPage>> S3Store::list(ListRequest request, Deadline deadline) {
   if (auto ok = check_list(request); !ok) co_return fail(ok.error().at(describe()));
   const std::string context = where("list", request.prefix);
-  Request sent;
-  sent.to_sign.method = "GET";
-  sent.to_sign.path = base_path_;
-  if (sent.to_sign.path.size() > 1) sent.to_sign.path.pop_back();
+  Request sent = bucket_request("GET");
   auto& query = sent.to_sign.query;
   query.emplace_back("list-type", "2");
   query.emplace_back("encoding-type", "url");

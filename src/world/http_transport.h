@@ -21,6 +21,7 @@ struct HttpCall {
   Blob body;
   Deadline deadline;
   uint64_t reply_bytes_max = 64ull << 20;  // a longer reply is an error, not a truncation
+  bool direct = false;     // never through a proxy: for addresses that only this machine has
 };
 
 struct HttpReply {

@@ -1,5 +1,5 @@
 // A strict S3 for tests: objects in memory, path style, signatures verified byte by byte, conditional
-// PUT, ranges, ListObjectsV2. Can be slow, and can misbehave the way real stores do.
+// PUT, ranges, ListObjectsV2, uploads in parts, deletes of many. Can be slow, and can misbehave the way real stores do.
 //
 //   node s3_server.mjs [--option[=value] ...]
 //
@@ -22,6 +22,8 @@
 //   --fail-after-effect=N        every Nth write has its effect, then the connection dies
 //   --error-500=N --throttle=N   every Nth request is answered 500, or 503 with Retry-After: 1
 //   --loser-500                  500 instead of 412
+//   --no-batch-delete            501 for deletes of many keys
+//   --late-error                 every other upload is finished with 200 and an error in the body
 //
 // GET /__counters        requests by class and by first part of the key, and the most at one time
 // POST /__counters/reset
@@ -35,6 +37,7 @@ const options = {
   "ignore-conditions": false, "ignore-if-match": false, "ignore-if-none-match": false,
   "ignore-range": false, "no-such-key-on-create": false, "not-implemented": false, "no-etag": false,
   "fail-before-effect": 0, "fail-after-effect": 0, "error-500": 0, throttle: 0, "loser-500": false,
+  "no-batch-delete": false, "late-error": false,
 };
 
 function set_option(name, value) {
@@ -52,6 +55,8 @@ for (const arg of process.argv.slice(2)) {
 
 // Keys are strings of bytes (latin1 of the UTF-8), so that they sort as bytes.
 const buckets = new Map();
+const uploads = new Map();  // by id: { bucket, key, parts: Map of number to { body, etag } }
+let finishes_seen = 0;
 let counters, outstanding = 0, writes_seen = 0, requests_seen = 0;
 function reset_counters() {
   counters = { total: 0, outstanding_max: 0, bytes_up: 0, bytes_down: 0, by_class: {}, by_area: {} };
@@ -216,15 +221,70 @@ function write_object(bucket, key, headers, body, spared) {
   return { status: 200, headers: spared || !options["no-etag"] ? { etag: `"${etag}"` } : {} };
 }
 
-function class_of(method, key, headers) {
-  if (key === "") return "list";
+const xml = (text) => ({ status: 200, headers: { "content-type": "application/xml" },
+  body: Buffer.from(`<?xml version="1.0" encoding="UTF-8"?>\n${text}`) });
+const md5 = (body) => createHash("md5").update(body).digest("hex");
+const unescape_xml = (text) => text.replace(/&(amp|lt|gt|quot);/g, (_, n) => ({ amp: "&", lt: "<", gt: ">", quot: '"' })[n]);
+
+// The five requests of an upload in parts, or nothing when it is none of them.
+function act_on_upload(request, target, bucket, bucket_name, key, body) {
+  const query = new Map(target.query), id = query.get("uploadId");
+  if (request.method === "POST" && query.has("uploads")) {
+    const made = randomBytes(16).toString("hex");
+    uploads.set(made, { bucket: bucket_name, key, parts: new Map() });
+    return xml(`<InitiateMultipartUploadResult><Key>${escape_xml(utf8(key))}</Key><UploadId>${made}</UploadId></InitiateMultipartUploadResult>`);
+  }
+  if (id === undefined) return undefined;
+  const upload = uploads.get(id);
+  if (!upload || upload.bucket !== bucket_name || upload.key !== key) throw new S3Error(404, "NoSuchUpload", "The specified upload does not exist.");
+  if (request.method === "DELETE") {
+    uploads.delete(id);
+    return { status: 204, headers: {} };
+  }
+  if (request.method === "PUT") {
+    const number = Number(query.get("partNumber"));
+    if (!(number >= 1 && number <= 10_000)) throw new S3Error(400, "InvalidArgument", "partNumber");
+    upload.parts.set(number, { body, etag: md5(body) });
+    return { status: 200, headers: { etag: `"${md5(body)}"` } };
+  }
+  if (request.method !== "POST") throw new S3Error(501, "NotImplemented", request.method);
+  const wanted = [...body.toString().matchAll(/<Part><PartNumber>(\d+)<\/PartNumber><ETag>([^<]*)<\/ETag><\/Part>/g)];
+  if (wanted.length === 0) throw new S3Error(400, "MalformedXML", "no parts");
+  const bodies = wanted.map(([, number, etag], i) => {
+    const part = upload.parts.get(Number(number));
+    if (!part || `"${part.etag}"` !== unescape_xml(etag)) throw new S3Error(400, "InvalidPart", `part ${number}`);
+    if (i + 1 < wanted.length && part.body.length < 5 << 20) throw new S3Error(400, "EntityTooSmall", `part ${number}`);
+    return part.body;
+  });
+  if (options["late-error"] && ++finishes_seen % 2 === 1) {
+    return xml("<Error><Code>InternalError</Code><Message>please try again</Message></Error>");
+  }
+  const whole = Buffer.concat(bodies), etag = `${md5(whole)}-${wanted.length}`;
+  bucket.set(key, { body: whole, etag, modified: new Date() });
+  uploads.delete(id);
+  return xml(`<CompleteMultipartUploadResult><ETag>&quot;${etag}&quot;</ETag></CompleteMultipartUploadResult>`);
+}
+
+function delete_many(request, bucket, body) {
+  if (options["no-batch-delete"]) throw new S3Error(501, "NotImplemented", "DeleteObjects");
+  if (request.headers["content-md5"] !== createHash("md5").update(body).digest("base64")) throw new S3Error(400, "BadDigest", "Content-MD5");
+  const keys = [...body.toString().matchAll(/<Object><Key>([^<]*)<\/Key><\/Object>/g)].map((m) => unescape_xml(m[1]));
+  if (keys.length === 0 || keys.length > 1000) throw new S3Error(400, "MalformedXML", "1 to 1000 keys");
+  for (const key of keys) bucket.delete(Buffer.from(key).toString("latin1"));
+  return xml(`<DeleteResult>${keys.map((key) => `<Deleted><Key>${escape_xml(key)}</Key></Deleted>`).join("")}</DeleteResult>`);
+}
+
+function class_of(method, key, headers, query) {
+  if (key === "") return method === "POST" ? "delete-many" : "list";
+  if (query.has("uploads")) return "begin-upload";
+  if (query.has("uploadId")) return { PUT: "put-part", POST: "finish-upload", DELETE: "abort-upload" }[method] ?? method;
   if (method === "PUT") return headers["if-match"] !== undefined || headers["if-none-match"] !== undefined ? "put-if" : "put";
   if (method === "GET") return headers.range === undefined ? "get" : "get-range";
   return method.toLowerCase();
 }
 
 function count(method, key, target, headers, body) {
-  const name = class_of(method, key, headers);
+  const name = class_of(method, key, headers, new Map(target.query));
   const shown = key === "" ? new Map(target.query).get("prefix") ?? "" : key;
   const area = shown.split("/")[0];
   counters.total++;
@@ -256,15 +316,18 @@ function act(request, target, body) {
     throw new S3Error(503, "SlowDown", "Please reduce your request rate.", { "retry-after": "1" });
   }
   if (key === "") {
+    if (request.method === "POST" && new Map(target.query).has("delete")) return delete_many(request, bucket, body);
     if (request.method !== "GET") throw new S3Error(501, "NotImplemented", "only lists of buckets");
     return { status: 200, headers: { "content-type": "application/xml" }, body: Buffer.from(list(bucket, target)) };
   }
   if (request.method === "GET" || request.method === "HEAD") return read_object(request.headers, bucket.get(key), spared);
-  if (request.method !== "PUT" && request.method !== "DELETE") throw new S3Error(501, "NotImplemented", request.method);
+  const of_upload = new Map(target.query).has("uploads") || new Map(target.query).has("uploadId");
+  if (request.method !== "PUT" && request.method !== "DELETE" && !of_upload) throw new S3Error(501, "NotImplemented", request.method);
   ++writes_seen;
   if (!spared && every(options["fail-before-effect"], writes_seen)) return DROP;
   let reply = { status: 204, headers: {} };
-  if (request.method === "PUT") reply = write_object(bucket, key, request.headers, body, spared);
+  if (of_upload) reply = act_on_upload(request, target, bucket, bucket_name, key, body);
+  else if (request.method === "PUT") reply = write_object(bucket, key, request.headers, body, spared);
   else bucket.delete(key);
   return !spared && every(options["fail-after-effect"], writes_seen) ? DROP : reply;
 }

@@ -39,7 +39,7 @@ LIBRARIES = {
 }
 
 # Core may know the bucket's interface and what wraps it, never one kind of bucket.
-STORE_BACKEND = re.compile(r"^src/store/(file|s3|gcs|azure|memory|http|curl|open)[_./]")
+STORE_BACKEND = re.compile(r"^src/store/(file|s3|aws|gcs|azure|memory|http|curl|open)[_./]")
 
 # The code that also runs in the simulator: time, chance, tasks and storage come through interfaces.
 SIMULATED = re.compile(r"^src/(core|ltx|sqlite|store)/")
