@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/marks.h"
+
 namespace celld {
 
 namespace {
@@ -11,6 +13,8 @@ using std::chrono::milliseconds;
 // While an alarm stays where it is, the hint is repeated: the first may have met a store that was
 // away or a node without room.
 constexpr int64_t kHintAgainMs = 5'000;
+// A cell that was taken over for somebody who went away is looked into after this time.
+constexpr int64_t kLookAfterMs = 10'000;
 // The wall clock may be set; timers look at it at least this often.
 constexpr Duration kClockCheck = std::chrono::seconds(30);
 // One shard is one PUT per drain however many alarms change; past this many entries that PUT
@@ -69,8 +73,11 @@ void AlarmKeeper::own_released(const CellId& cell, std::optional<WallMs> at, std
 }
 
 void AlarmKeeper::own_taken_over(const CellId& cell) {
-  bool fresh = alarms_.try_emplace(cell).second;
+  auto [it, fresh] = alarms_.try_emplace(cell);
   CHECK(fresh) << cell << " is owned already";
+  it->second.next_hint = WallMs{world_.wall_now().value + kLookAfterMs};
+  queue_.insert({it->second.next_hint, cell});
+  changed_.notify_all();
 }
 
 bool AlarmKeeper::known(const CellId& cell) const {
@@ -120,12 +127,12 @@ void AlarmKeeper::disown(const CellId& cell) {
 }
 
 void AlarmKeeper::set_latest(const CellId& cell, Alarm& alarm, std::optional<WallMs> at) {
-  if (alarm.latest) queue_.erase({alarm.next_hint, cell});
+  if (alarm.latest || !alarm.known) queue_.erase({alarm.next_hint, cell});
   alarm.known = true;
   alarm.latest = at;
   if (!at) return;
-  alarm.next_hint = *at;
-  queue_.insert({*at, cell});
+  alarm.next_hint = MUTANT("alarm-early") ? WallMs{at->value - 500} : *at;
+  queue_.insert({alarm.next_hint, cell});
   changed_.notify_all();
 }
 
@@ -190,6 +197,7 @@ void AlarmKeeper::fire_due() {
   if (!foreign_.empty() && foreign_.begin()->first <= now) {
     auto [at, cell] = *foreign_.begin();
     foreign_.erase(foreign_.begin());
+    if (!known(cell)) COVERAGE_MARK("hint-for-a-cell-of-nobody");
     if (!known(cell)) host_.on_alarm_due(cell, at);
     return;
   }
@@ -197,9 +205,10 @@ void AlarmKeeper::fire_due() {
   CellId cell = queue_.begin()->second;
   queue_.erase(queue_.begin());
   Alarm& alarm = alarms_.at(cell);
-  CHECK(alarm.latest && *alarm.latest <= now) << cell << " would wake early";
-  WallMs scheduled = *alarm.latest;
-  alarm.next_hint = WallMs{now.value + kHintAgainMs};
+  CHECK(!alarm.known || MUTANT("alarm-early") || (alarm.latest && *alarm.latest <= now)) << cell << " would wake early";
+  if (!alarm.known) COVERAGE_MARK("taken-over-cell-nobody-looked-into");
+  WallMs scheduled = alarm.latest.value_or(now);
+  alarm.next_hint = WallMs{now.value + (alarm.known ? kHintAgainMs : kLookAfterMs)};
   queue_.insert({alarm.next_hint, cell});
   host_.on_alarm_due(std::move(cell), scheduled);
 }
@@ -230,6 +239,7 @@ Task<Result<void>> AlarmKeeper::checkpoint(Slot through, Deadline deadline) {
       versions_[shard] = std::move(settled.version);
       continue;
     }
+    COVERAGE_MARK("alarm-index-not-definite");
     // Not definite: the next attempt has other bytes on the same version, so look at what is there.
     dirty_.insert(dirty.begin(), dirty.end());
     obsolete_.insert(obsolete_.end(), obsolete.begin(), obsolete.end());

@@ -40,7 +40,8 @@ class AlarmKeeper {
 
   // A cell is ours from now on: new (no alarm), claimed from a release (the record told the alarm;
   // `entry_key` names the entry that the release left, which is deleted once the alarm is in the
-  // index), or taken over (unknown until restored() or a commit tells).
+  // index), or taken over (unknown until restored() or a commit tells; the host is hinted to look
+  // when nobody does for a while, since others take us for the one that keeps the timer).
   void own_new(const CellId& cell);
   void own_released(const CellId& cell, std::optional<WallMs> at, std::string entry_key);
   void own_taken_over(const CellId& cell);
@@ -80,7 +81,7 @@ class AlarmKeeper {
     bool confirmed = false;          // by the database or a commit
     std::optional<WallMs> latest;    // drives the timer
     std::optional<WallMs> durable;   // goes into the index
-    WallMs next_hint;                // with `latest`: key in queue_
+    WallMs next_hint;                // with `latest`, or unknown: key in queue_
   };
   using Due = std::pair<WallMs, CellId>;
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/marks.h"
+
 namespace celld {
 
 namespace {
@@ -71,12 +73,13 @@ Task<Result<void>> WakeScanner::scan(bool whoever) {
   if (due.size() > entries_max_) {
     due.resize(entries_max_);
     cut_off_ = true;
+    COVERAGE_MARK("scan-found-too-much");
   }
   co_return co_await settle_entries(std::move(due), deadline);
 }
 
-bool WakeScanner::put_off(const CellId& cell) const {
-  auto it = not_before_.find(cell);
+bool WakeScanner::put_off(const std::string& entry) const {
+  auto it = not_before_.find(entry);
   return it != not_before_.end() && it->second > world_.now();
 }
 
@@ -145,7 +148,7 @@ Task<Result<void>> WakeScanner::scan_unowned(std::vector<Entry>& due, Deadline d
       std::optional<UnownedEntryName> name = parse_unowned_entry_key(object.key);
       if (!name) continue;
       if (name->minute.value > horizon) co_return Result<void>{};
-      if (put_off(name->cell)) continue;
+      if (put_off(object.key)) continue;
       Entry entry;
       entry.cell = name->cell;
       entry.due = name->minute;  // the object says it exactly
@@ -190,7 +193,7 @@ Task<Result<void>> WakeScanner::scan_indexes(std::vector<Entry>& due, Deadline d
     Index& index = indexes_[node];
     for (const AlarmEntry& alarm : index.entries) {
       if (alarm.due.value > horizon || index.settled.contains(alarm.cell) ||
-          put_off(alarm.cell)) {
+          put_off(alarm.cell.value)) {
         continue;
       }
       Entry entry;
@@ -260,11 +263,15 @@ Task<Result<void>> WakeScanner::settle_entries(std::vector<Entry> due, Deadline 
       Result<Verdict>& verdict = verdicts[i - begin];
       if (!verdict) co_return fail(std::move(verdict).error());
       const Entry& entry = due[i];
+      bool unowned = !entry.unowned_key.empty();
+      const std::string& judged = unowned ? entry.unowned_key : entry.cell.value;
       if (*verdict == Verdict::kLater) {
-        not_before_[entry.cell] = world_.now() + kJudgedAgain;
+        COVERAGE_MARK("alarm-left-to-its-owner");
+        // A release may be under way, or its cell owned again: that changes soon.
+        not_before_[judged] = world_.now() + (unowned ? interval_ / 2 : kJudgedAgain);
       } else if (*verdict == Verdict::kHint) {
         WallMs at = entry.due;
-        if (!entry.unowned_key.empty()) {
+        if (unowned) {
           Result<StoredObject> got = co_await bucket_.get(entry.unowned_key, deadline);
           if (!got) continue;
           std::optional<UnownedEntryName> name = parse_unowned_entry_key(entry.unowned_key);
@@ -273,8 +280,8 @@ Task<Result<void>> WakeScanner::settle_entries(std::vector<Entry> due, Deadline 
         }
         // Hinted again by the next regular scan, if it has come to nothing; those that a scan found
         // no room for come first.
-        if (alarms_.hint_later(entry.cell, at)) not_before_[entry.cell] = world_.now() + interval_ / 2;
-      } else if (!entry.unowned_key.empty()) {
+        if (alarms_.hint_later(entry.cell, at)) not_before_[judged] = world_.now() + interval_ / 2;
+      } else if (unowned) {
         CO_TRY(co_await bucket_.remove(entry.unowned_key, deadline));
       } else {
         indexes_[entry.node].settled.insert(entry.cell);

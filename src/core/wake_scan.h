@@ -49,7 +49,7 @@ class WakeScanner {
   };
 
   Task<void> run();
-  bool put_off(const CellId& cell) const;
+  bool put_off(const std::string& entry) const;
   Task<Result<void>> scan(bool whoever);
   // Recovers the dead, forgets the long recovered; who is elected.
   Task<Result<NodeId>> sweep_nodes(Deadline deadline);
@@ -69,7 +69,9 @@ class WakeScanner {
   const size_t entries_max_;
   std::map<NodeId, Index> indexes_;  // of recovered nodes
   std::map<NodeId, WallMs> recovered_;  // known to be, with the record's modification time
-  std::unordered_map<CellId, MonoTime> not_before_;  // judged lately: look again then
+  // Judged lately: look again then. By the key of an unowned alarm, or by the cell: what was said of an
+  // index says nothing of the entry that a later release leaves.
+  std::unordered_map<std::string, MonoTime> not_before_;
   bool cut_off_ = false;  // the present scan found more than it may judge
   std::string last_trouble_;
   bool stopped_ = false;
