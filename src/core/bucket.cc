@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/marks.h"
+
 namespace celld {
 
 using std::chrono::milliseconds;
@@ -116,11 +118,23 @@ Task<Settled> Bucket::settle(std::string key, Blob body, Condition condition, De
       out.version = std::move(swap.version);
       co_return out;
     }
-    if (swap.outcome == SwapOutcome::kAmbiguous) out.error = std::move(swap.error);
+    bool ambiguous = swap.outcome == SwapOutcome::kAmbiguous;
+    if (ambiguous) out.error = std::move(swap.error);
+    if (ambiguous && MUTANT("take-ambiguous-for-applied")) {
+      out.kind = Settled::kApplied;
+      co_return out;
+    }
+    if (ambiguous && MUTANT("retry-blindly")) continue;
+    if (!ambiguous && MUTANT("retry-blindly")) {
+      out.kind = Settled::kRejected;
+      co_return out;
+    }
     // Refused: perhaps by an earlier attempt of our own. Ambiguous: perhaps applied.
     Result<StoredObject> now_there = co_await get(key, deadline);
     if (now_there) {
       if (now_there->body == body) {
+        if (ambiguous) COVERAGE_MARK("ambiguous-swap-was-applied");
+        if (!ambiguous) COVERAGE_MARK("rejected-by-an-own-attempt");
         out.kind = Settled::kApplied;
         out.version = std::move(now_there->version);
         co_return out;
@@ -137,9 +151,11 @@ Task<Settled> Bucket::settle(std::string key, Blob body, Condition condition, De
         co_return out;
       }
     } else {
+      COVERAGE_MARK("read-back-failed");
       out.error = std::move(now_there).error();
       co_return out;
     }
+    COVERAGE_MARK("ambiguous-swap-not-yet-applied");
     // Not yet applied, which is all that this proves: the same bytes once more.
     Duration wait = backoff.next();
     if (world_.now() + wait >= deadline.at) co_return out;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/marks.h"
 #include "core/restore.h"
 #include "ltx/ltx.h"
 
@@ -96,7 +97,7 @@ Task<Result<void>> Drainer::cycle() {
   CO_TRY(co_await write_objects(journal_.commits_through(through)));
   Deadline never = Deadline::never();  // ends with the lease
   // Before the mark passes the slots that tell of the alarms.
-  if (alarms_.dirty()) CO_TRY(co_await alarms_.checkpoint(through, never));
+  if (alarms_.dirty() && !MUTANT("forget-the-alarm-index")) CO_TRY(co_await alarms_.checkpoint(through, never));
   if (through > lease_.drained()) CO_TRY(co_await lease_.advance_drained(through));
   journal_.drop_drained(through);
   journal_.delete_through(lease_.drained());
@@ -137,10 +138,12 @@ Task<Result<void>> Drainer::write_object(CellId cell, Epoch epoch, std::vector<c
   // which are about to be deleted, must not come back into the chain.
   Txid reached;
   for (const RestoreObject& o : owned->chain) {
+    if (o == object) COVERAGE_MARK("drained-again-after-a-failed-cycle");
     if (o == object) co_return Result<void>{};
     reached = std::max(reached, o.max);
   }
-  if (object.max <= reached) {
+  if (object.max <= reached && !MUTANT("chain-takes-back-a-source")) {
+    COVERAGE_MARK("drain-overtaken-by-a-snapshot");
     owned->garbage.push_back(object);
     co_return Result<void>{};
   }
@@ -197,13 +200,17 @@ Task<void> Drainer::compact(CellId id) {
     uint64_t database_bytes = uint64_t{cell->page_count} * kPageSize;
     bool tail_is_small = merged_bytes * kMergeRatio < below && plan->bytes <= 2 * database_bytes;
     if (from > 0 && run.size() > 1 && from + 1 <= chain_objects_max_ && tail_is_small) {
+      COVERAGE_MARK("tail-merged");
       done = co_await merge_tail(cell, std::move(run));
     } else {
       done = co_await write_snapshot(cell, cell->chain);
     }
   }
   std::vector<RestoreObject> deletable;
-  if (done && !lease_.lost() && !cell->releasing) done = co_await ownership_.checkpoint(cell, &deletable);
+  if (done && MUTANT("delete-before-the-manifest")) deletable = cell->garbage;
+  if (done && cell->releasing) COVERAGE_MARK("compaction-ends-in-a-release");
+  bool durable = done && !lease_.lost() && !cell->releasing && !MUTANT("delete-before-the-manifest");
+  if (durable) done = co_await ownership_.checkpoint(cell, &deletable);
   if (!done) last_trouble_ = "compaction of " + id.value + ": " + done.error().message;
   cell->compacting = false;
   compactions_.release();
@@ -216,6 +223,7 @@ Task<Result<void>> Drainer::merge_tail(OwnedCell* cell, std::vector<RestoreObjec
   CO_TRY_ASSIGN(LtxFile file, co_await fetch_merged(bucket_, cell->id, run, deadline));
   RestoreObject merged{cell->epoch, kMergedLevel, file.info.min, file.info.max, 0};
   std::string key = ltx_key(cell->id, merged.epoch, merged.level, merged.min, merged.max);
+  if (MUTANT("drop-a-page-of-a-compaction") && file.pages.size() > 1) file.pages.pop_back();
   // The same range may have been merged before, from other cuts: the content is the same.
   Blob body = encode_ltx(file.info, file.pages);
   CO_TRY_ASSIGN(merged.bytes, co_await put_and_read_back(std::move(key), std::move(body)));
@@ -238,6 +246,7 @@ Task<Result<void>> Drainer::write_snapshot(OwnedCell* cell, std::vector<RestoreO
     file.info.max = at;
     file.info.page_count = image->page_count;
     file.pages = std::move(image->pages);
+    if (cell->proven < at) COVERAGE_MARK("snapshot-waits-for-its-proof");
     // A prefix never holds a page that was not durable.
     while (cell->proven < at && !lease_.lost()) co_await ownership_.progress().wait();
     if (lease_.lost()) {
@@ -245,6 +254,7 @@ Task<Result<void>> Drainer::write_snapshot(OwnedCell* cell, std::vector<RestoreO
       co_return fail(std::move(e));
     }
   } else {
+    COVERAGE_MARK("snapshot-from-the-bucket");
     uint64_t bytes = 0;
     for (const RestoreObject& object : all) bytes += object.bytes;
     if (bytes > kFetchedSnapshotBytesMax) {
@@ -287,7 +297,7 @@ Task<Result<uint64_t>> Drainer::put_and_read_back(std::string key, Blob body) {
 }
 
 Task<void> Drainer::delete_later(CellId cell, std::vector<RestoreObject> objects) {
-  MonoTime due = world_.now() + retention_;
+  MonoTime due = world_.now() + (MUTANT("delete-too-early") ? Duration(0) : retention_);
   while (world_.now() < due) {
     if (stopped_ || lease_.lost()) co_return;  // garbage that no manifest names stays behind
     co_await wake_.wait_until(Deadline{due});

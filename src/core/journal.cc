@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/marks.h"
+
 namespace celld {
 
 namespace {
@@ -62,7 +64,10 @@ void Journal::pump() {
   while (!writer_.empty() && in_flight_ < in_flight_max_ && lease_.has_authority()) {
     // Bounded memory: nothing is sent while too much waits for a drain, which drop_drained() ends.
     // What is packed can always be drained: a commit that is still open is not counted as packed.
-    if (bytes_sent_ >= undrained_bytes_max_ && packed_ > 0) return;
+    if (bytes_sent_ >= undrained_bytes_max_ && packed_ > 0) {
+      COVERAGE_MARK("journal-waits-for-a-drain");
+      return;
+    }
     Slot drained = lease_.drained();
     SlotWriter::Sealed sealed = writer_.seal(drained);
     Sent sent;
@@ -78,7 +83,11 @@ void Journal::pump() {
       bytes_sent_ += held.bytes;
     }
     packed_ += sealed.ended.size();
+    if (sent.open_since) COVERAGE_MARK("commit-split-over-slots");
+    if (MUTANT("acknowledge-before-durable")) sent.created = true;
     sent_.emplace(sealed.slot, sent);
+    if (MUTANT("acknowledge-before-durable")) advance();
+    if (MUTANT("drain-past-the-durable-slot") && !sent.open_since) drainable_ = sealed.slot;
     ++in_flight_;
     tasks_.spawn(create_slot(sealed.slot, std::move(sealed.bytes)));
   }
@@ -98,7 +107,8 @@ Task<void> Journal::create_slot(Slot slot, Blob bytes) {
   }
   --in_flight_;
   if (lease_.lost()) co_return;
-  if (settled.kind == Settled::kRejected) {
+  if (settled.kind == Settled::kRejected && !MUTANT("ignore-a-fence-in-the-way")) {
+    COVERAGE_MARK("slot-lost-to-a-fence");
     std::string what = key + ": ";
     std::string_view found = settled.current ? settled.current->body.view() : std::string_view();
     Result<SlotContent> content = decode_slot(found);
@@ -112,11 +122,13 @@ Task<void> Journal::create_slot(Slot slot, Blob bytes) {
   }
   // The reply counts only if the authority outlived it: a slot that a taker never saw could
   // otherwise be taken for durable.
-  if (!lease_.has_authority()) {
+  if (!lease_.has_authority() && !MUTANT("durable-without-authority")) {
+    COVERAGE_MARK("slot-reply-after-the-lease");
     lease_.lose(FenceReason::kExpired, key + ": the reply came after the end of the lease");
     co_return;
   }
   auto it = sent_.find(slot);
+  if (it == sent_.end() && (MUTANT("acknowledge-before-durable") || MUTANT("accept-a-slot-above-a-hole"))) co_return;
   CHECK(it != sent_.end()) << "slot " << slot;
   it->second.created = true;
   advance();
@@ -125,13 +137,15 @@ Task<void> Journal::create_slot(Slot slot, Blob bytes) {
 
 void Journal::advance() {
   size_t proven = 0;
-  while (!sent_.empty() && sent_.begin()->second.created) {
+  while (!sent_.empty() && (sent_.begin()->second.created ||
+                            (MUTANT("accept-a-slot-above-a-hole") && sent_.rbegin()->second.created))) {
     const auto& [slot, sent] = *sent_.begin();
     CHECK(slot == durable_.next()) << "slot " << slot << " after " << durable_;
     durable_ = slot;
     marked_ = sent.drained;
-    if (!sent.open_since) drainable_ = slot;
-    CHECK(!sent.open_since || *sent.open_since == drainable_.next())
+    if (!sent.open_since || MUTANT("drain-into-a-split-commit")) drainable_ = std::max(drainable_, slot);
+    CHECK(!sent.open_since || MUTANT("drain-into-a-split-commit") ||
+          MUTANT("drain-past-the-durable-slot") || *sent.open_since == drainable_.next())
         << "commit open since " << *sent.open_since << ", drainable " << drainable_;
     proven += sent.commits;
     sent_.erase(sent_.begin());
@@ -156,7 +170,10 @@ void Journal::fold(Held& held) {
     auto [it, fresh] = newest.pages.try_emplace(page.pgno, &held);
     if (fresh) continue;
     Held& older = *std::exchange(it->second, &held);
-    if (older.last <= frozen_) continue;
+    if (older.last <= frozen_) {
+      COVERAGE_MARK("page-rewritten-during-a-drain");
+      continue;
+    }
     auto& pages = older.commit.pages;
     auto found = std::lower_bound(pages.begin(), pages.end(), page.pgno,
                                   [](const NumberedPage& p, Pgno pgno) { return p.pgno < pgno; });
@@ -238,7 +255,7 @@ void Journal::delete_all() {
 }
 
 void Journal::start_deleting(Slot through) {
-  delete_wanted_ = std::max(delete_wanted_, through);
+  delete_wanted_ = std::max(delete_wanted_, MUTANT("delete-an-undrained-slot") ? lease_.drained().next() : through);
   if (deleting_ || deleted_ >= delete_wanted_) return;
   deleting_ = true;
   tasks_.spawn(delete_slots());

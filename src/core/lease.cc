@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/marks.h"
 #include "core/bucket.h"
 
 namespace celld {
@@ -41,6 +42,7 @@ LeaseKeeper::LeaseKeeper(World& world, ObjectStore& store, const CoreOptions& op
 }
 
 bool LeaseKeeper::has_authority() const {
+  if (MUTANT("trust-wall-time")) return !lost_ && !closed_ && world_.wall_now() < record_.expires;
   return !lost_ && !closed_ && world_.now() < authority_until_;
 }
 
@@ -113,7 +115,7 @@ void LeaseKeeper::adopt(const Attempt& attempt, Version version) {
     authority_until_ = MonoTime{Duration::min()};
     authority_until_ns_.store(INT64_MIN, std::memory_order_release);
   } else {
-    set_authority(applied.started + ttl_);
+    set_authority((MUTANT("authority-from-the-reply") ? world_.now() : applied.started) + ttl_);
   }
   changed_.notify_all();
   wake_.notify_all();
@@ -132,8 +134,9 @@ Task<void> LeaseKeeper::run() {
 }
 
 Task<void> LeaseKeeper::watch_expiry() {
-  while (!lost_ && !closed_) {
+  while (!lost_ && !closed_ && !MUTANT("renew-after-expiry") && !MUTANT("trust-wall-time")) {
     if (world_.now() >= authority_until_) {
+      COVERAGE_MARK("lease-expired");
       lose(FenceReason::kExpired,
            "no renewal was applied for " + std::to_string(ms(world_.now() - renewed_at_)) + " ms" +
                (last_trouble_.empty() ? "" : "; last: " + last_trouble_));
@@ -164,7 +167,8 @@ Task<bool> LeaseKeeper::renew() {
                                              attempt_deadline());
     // An expired lease never becomes valid again, not even by a late success.
     if (lost_) co_return false;
-    if (world_.now() >= authority_until_) {
+    if (world_.now() >= authority_until_ && !MUTANT("renew-after-expiry") && !MUTANT("trust-wall-time")) {
+      COVERAGE_MARK("renewal-reply-after-the-end");
       lose(FenceReason::kExpired, "the reply to a renewal came after the end of the lease");
       co_return false;
     }
@@ -178,7 +182,8 @@ Task<bool> LeaseKeeper::renew() {
     std::string read_key = key_;
     Result<StoredObject> found = co_await store_.get(std::move(read_key), attempt_deadline());
     if (lost_) co_return false;
-    if (world_.now() >= authority_until_) {
+    if (world_.now() >= authority_until_ && !MUTANT("renew-after-expiry") && !MUTANT("trust-wall-time")) {
+      COVERAGE_MARK("read-back-after-the-end");
       lose(FenceReason::kExpired, "the record could be read back only after the end of the lease");
       co_return false;
     }
@@ -186,11 +191,14 @@ Task<bool> LeaseKeeper::renew() {
       auto ours = std::find_if(attempts_.begin(), attempts_.end(),
                                [&](const Attempt& a) { return a.body == found->body; });
       if (ours != attempts_.end()) {
+        COVERAGE_MARK("renewal-found-applied");
         // Its own start counts, which may be long ago.
         adopt(*ours, std::move(found->version));
         co_return true;
       }
+      if (found->version == version_) COVERAGE_MARK("renewal-not-yet-applied");
       if (found->version != version_) {
+        COVERAGE_MARK("lease-replaced");
         lose_to(*found);
         co_return false;
       }

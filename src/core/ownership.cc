@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/marks.h"
+
 namespace celld {
 
 namespace {
@@ -61,7 +63,8 @@ void Ownership::committed(const Commit& commit) {
                                           << cell->last;
   cell->last = commit.txid;
   // A restored image that nobody fetched is out of date now.
-  if (auto it = pending_.find(commit.cell); it != pending_.end() && it->second->result) {
+  auto it = pending_.find(commit.cell);
+  if (it != pending_.end() && it->second->result && !MUTANT("keep-a-stale-image")) {
     pending_.erase(it);
   }
 }
@@ -74,6 +77,7 @@ Task<Result<Activation>> Ownership::activate(CellId cell, Deadline deadline) {
       pending_.erase(cell);
       OwnedCell* owned = find(cell);
       if (owned && !owned->releasing && *pending->result && (*pending->result)->epoch == owned->epoch) {
+        COVERAGE_MARK("image-found-by-the-next-caller");
         co_return std::move(*pending->result);
       }
       pending = nullptr;
@@ -106,6 +110,7 @@ Task<void> Ownership::run_activation(CellId cell, std::shared_ptr<Pending> pendi
   while (!lease_.lost()) {
     OwnedCell* owned = find(cell);
     if (!owned || !owned->releasing) break;
+    COVERAGE_MARK("activation-waits-for-a-release");
     bool notified = co_await progress_.wait_until(pending->until);
     if (!notified && world_.now() >= pending->until.at) break;
   }
@@ -124,6 +129,7 @@ Task<void> Ownership::run_activation(CellId cell, std::shared_ptr<Pending> pendi
   }
   pending->result = std::move(*result);
   if (pending->waiters == 0 && *pending->result && !lease_.lost()) {
+    COVERAGE_MARK("activation-outlives-its-callers");
     tasks_.spawn(forget_later(cell, pending));  // the next caller finds it
   } else {
     pending_.erase(cell);
@@ -147,14 +153,17 @@ Task<Result<Ownership::Claimed>> Ownership::claim_as(CellId cell, Origin origin,
                                                      Deadline deadline) {
   OwnerRecord next;
   next.node = self_;
-  next.epoch = current.epoch.next();
+  next.epoch = MUTANT("reuse-an-epoch") && current.epoch.value > 0 ? current.epoch : current.epoch.next();
   next.manifest = current.manifest;
   std::string key = owner_key(cell);
   Blob body(encode_owner(next));
+  if (MUTANT("claim-without-a-condition")) CO_TRY(co_await bucket_.put(key, body, deadline));
   Settled settled = co_await bucket_.settle(key, std::move(body), std::move(condition), deadline);
   // Not settled: it may still be applied later, and then the record names us. The next activation
   // meets that with a swap to yet another epoch, so nothing is ever served under this one.
+  if (settled.kind == Settled::kUnsettled) COVERAGE_MARK("claim-unsettled");
   if (settled.kind == Settled::kUnsettled) co_return fail(std::move(settled.error));
+  if (settled.kind == Settled::kRejected) COVERAGE_MARK("claim-lost-to-another");
   if (settled.kind == Settled::kRejected) co_return Claimed{false};
   if (lease_.lost()) {
     Error e = lost_error(cell);
@@ -272,10 +281,11 @@ Task<Result<void>> Ownership::claim(CellId cell, std::shared_ptr<Pending> pendin
         co_await sleep_for(world_, pause);
         continue;
       }
-      if (owner.kind != PeerState::kRecovered) {
+      if (owner.kind != PeerState::kRecovered && !MUTANT("claim-before-recovery")) {
         CO_TRY(co_await recoverer_.recover(current.node, deadline));
       }
     }
+    if (current.node == self_) COVERAGE_MARK("record-names-us-unknown-to-us");
     // Recovered, or ours by a claim whose outcome we never learned. Only now the LIST. The swap is
     // on the version read in the beginning.
     CO_TRY_ASSIGN(Chain chain, co_await list_chain(bucket_, cell, current.manifest, deadline));
@@ -300,6 +310,8 @@ Task<Result<Activation>> Ownership::restore(CellId cell, std::optional<Result<Lt
     // Chain and journal as they are at this instant: what a drain moves meanwhile is in the copy.
     std::vector<Commit> overlay;
     for (const Commit* commit : journal_.commits_of(cell)) overlay.push_back(*commit);
+    if (!overlay.empty()) COVERAGE_MARK("wake-overlays-the-own-journal");
+    if (MUTANT("wake-without-the-own-journal")) overlay.clear();
     std::vector<RestoreObject> objects;
     if (!owned->chain.empty()) {
       Result<RestorePlan> plan = plan_restore(owned->chain);
@@ -317,7 +329,10 @@ Task<Result<Activation>> Ownership::restore(CellId cell, std::optional<Result<Lt
         // An object may have been replaced by a compaction meanwhile: look again.
         owned = find(cell);
         bool moved = with_the_claim || (owned && owned->chain != objects);
-        if (file.error().code == ErrorCode::kCorrupt && moved && round < 3) continue;
+        if (file.error().code == ErrorCode::kCorrupt && moved && round < 3) {
+          COVERAGE_MARK("restore-looks-again-after-a-compaction");
+          continue;
+        }
         if (file.error().code != ErrorCode::kCorrupt) co_return fail(std::move(file).error());
         // Or by a successor of ours, of whom we do not know yet: only the owner may cry.
         std::string key = owner_key(cell);
@@ -325,6 +340,7 @@ Task<Result<Activation>> Ownership::restore(CellId cell, std::optional<Result<Lt
         if (!record) co_return fail(std::move(record).error());
         owned = find(cell);
         if (!owned || record->version != owned->version) {
+          COVERAGE_MARK("restore-finds-a-successor");
           Error e = Error::make(ErrorCode::kNotOwner, key + ": changed by somebody else");
           co_return fail(std::move(e));
         }
@@ -388,6 +404,7 @@ Task<Result<void>> Ownership::checkpoint(OwnedCell* cell, std::vector<RestoreObj
     Error e = Error::make(ErrorCode::kNotOwner, key + ": changed by somebody else");
     co_return fail(std::move(e));
   }
+  COVERAGE_MARK("checkpoint-written");
   cell->version = std::move(settled.version);
   cell->manifest = std::move(record.manifest);
   // What the durable manifest does not name and covers is of no use to anybody any more.
@@ -448,11 +465,12 @@ Task<Result<void>> Ownership::release(CellId cell) {
     CHECK(plan->max == owned->last && owned->last == owned->proven)
         << cell << " drained to " << plan->max << ", committed " << owned->last << ", proven "
         << owned->proven;
-    record.manifest = Manifest{owned->epoch, plan->max, owned->page_count, std::move(plan->objects)};
+    if (!MUTANT("release-with-an-older-manifest"))
+      record.manifest = Manifest{owned->epoch, plan->max, owned->page_count, std::move(plan->objects)};
   }
   record.alarm = alarms_.alarm_of(cell);
   Deadline never = Deadline::never();
-  if (record.alarm) {
+  if (record.alarm && !MUTANT("release-without-the-alarm-entry")) {
     std::string entry_key = unowned_entry_key(cell, *record.alarm, record.epoch);
     Blob entry(encode_unowned_alarm({cell, *record.alarm}));
     Result<void> written = co_await bucket_.put(std::move(entry_key), std::move(entry), never);
@@ -467,7 +485,15 @@ Task<Result<void>> Ownership::release(CellId cell) {
   Blob body(encode_owner(record));
   for (;;) {
     Condition condition = Condition::swap(owned->version);
+    if (MUTANT("serve-while-the-release-is-ambiguous")) {
+      SwapResult once = co_await bucket_.put_if(key, body, condition, never);
+      owned->releasing = once.outcome != SwapOutcome::kAmbiguous;
+      if (!owned->releasing) progress_.notify_all();
+      if (!owned->releasing) co_return fail(std::move(once.error));
+    }
     Settled settled = co_await bucket_.settle(key, body, std::move(condition), never);
+    if (settled.kind == Settled::kRejected) COVERAGE_MARK("release-rejected");
+    if (settled.kind == Settled::kUnsettled) COVERAGE_MARK("release-unsettled");
     if (settled.kind != Settled::kUnsettled) break;  // rejected: somebody else has it, as well
     if (lease_.lost()) {
       Error e = lost_error(cell);

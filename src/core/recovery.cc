@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/marks.h"
 #include "core/restore.h"
 #include "ltx/ltx.h"
 
@@ -48,6 +49,7 @@ Task<Result<void>> Recoverer::recover(NodeId node, Deadline deadline) {
   for (;;) {
     std::shared_ptr<Shared> shared;
     bool ours = !running_.contains(node);
+    if (!ours) COVERAGE_MARK("recovery-shared-by-two-callers");
     if (ours) {
       shared = std::make_shared<Shared>(world_);
       running_[node] = shared;
@@ -109,7 +111,7 @@ Task<Result<void>> Recoverer::recover_alone(NodeId node, Deadline deadline) {
       (void)ignored.outcome;
       continue;
     }
-    if (state.record.journal.state == JournalState::kOpen) {
+    if (state.record.journal.state == JournalState::kOpen && !MUTANT("fence-without-the-lease-swap")) {
       // Step 1. From here on no renewal of the node can succeed. Whatever the outcome: look again,
       // so that `drained` comes from the version that says fencing.
       NodeRecord fencing = state.record;
@@ -150,10 +152,14 @@ Task<Result<bool>> Recoverer::recover_fenced(PeerState state, Deadline deadline)
   // Step 3. What lies below the fence is the node's, for ever.
   CO_TRY_ASSIGN(std::optional<std::vector<Commit>> commits,
                 co_await read_slots(node, drained, fence, deadline));
+  if (!commits) COVERAGE_MARK("recovery-slot-missing");
   if (!commits) co_return false;
   CO_TRY_ASSIGN(PeerState again, co_await look(node, deadline));
-  if (again.version != state.version) co_return false;
+  if (again.version != state.version) COVERAGE_MARK("recovery-record-changed");
+  if (MUTANT("fence-without-the-lease-swap")) state = again;
+  if (again.version != state.version && !MUTANT("write-without-rereading-the-record")) co_return false;
   CO_TRY(co_await write_tails(*commits, deadline));
+  if (MUTANT("forget-the-alarms-of-the-journal")) commits->clear();
   CO_TRY(co_await write_alarms(node, std::move(*commits), fence.prev(), deadline));
   // Step 4.
   NodeRecord recovered = state.record;
@@ -166,6 +172,7 @@ Task<Result<bool>> Recoverer::recover_fenced(PeerState state, Deadline deadline)
   Settled settled =
       co_await bucket_.settle(std::move(key), std::move(body), std::move(condition), deadline);
   if (settled.kind == Settled::kUnsettled) co_return fail(std::move(settled.error));
+  if (settled.kind == Settled::kRejected) COVERAGE_MARK("recovered-by-a-colleague");
   if (settled.kind == Settled::kRejected) co_return false;
   tasks_.spawn(delete_slots_later(node, fence));
   co_return true;
@@ -241,7 +248,9 @@ Task<Result<Recoverer::Fence>> Recoverer::fence_journal(NodeId node, Slot draine
     std::vector<Result<Occupant>> found = co_await join_all(world_, std::move(looks));
     for (Result<Occupant>& occupant : found) {
       if (!occupant) co_return fail(std::move(occupant).error());
+      if (*occupant == Occupant::kFence) COVERAGE_MARK("fence-of-a-colleague-listed");
       if (*occupant == Occupant::kFence) co_return fenced_at(at);
+      if (MUTANT("stop-fencing-after-two-slots") && done == 2) co_return fenced_at(at);
       if (*occupant == Occupant::kNothing) {
         run = 0;
         break;
@@ -251,6 +260,7 @@ Task<Result<Recoverer::Fence>> Recoverer::fence_journal(NodeId node, Slot draine
     }
   }
   for (;;) {
+    if (MUTANT("skip-the-fence")) co_return fenced_at(at);
     std::string key = journal_key(node, at);
     Blob fence = encode_fence(node, at, self_);
     Condition condition = Condition::create();
@@ -259,7 +269,9 @@ Task<Result<Recoverer::Fence>> Recoverer::fence_journal(NodeId node, Slot draine
     if (settled.kind == Settled::kUnsettled) co_return fail(std::move(settled.error));
     if (settled.kind == Settled::kApplied) co_return fenced_at(at);
     CO_TRY_ASSIGN(Occupant there, co_await occupant(node, at, deadline));
+    if (there == Occupant::kFence) COVERAGE_MARK("fence-of-a-colleague-met");
     if (there == Occupant::kFence) co_return fenced_at(at);
+    if (there == Occupant::kData) COVERAGE_MARK("fence-met-data");
     if (there == Occupant::kData) at = at.next();
     // Nothing there: deleted since, by a colleague who is done. The record will tell; try the slot
     // again meanwhile, which does no harm.
@@ -294,6 +306,7 @@ Task<Result<std::optional<std::vector<Commit>>>> Recoverer::read_slots(NodeId no
       std::move(whole.begin(), whole.end(), std::back_inserter(commits));
     }
   }
+  if (assembler.incomplete()) COVERAGE_MARK("recovery-drops-an-incomplete-commit");
   // What is incomplete at the end was never acknowledged.
   std::optional<std::vector<Commit>> result(std::move(commits));
   co_return result;
@@ -360,7 +373,7 @@ Task<Result<void>> Recoverer::delete_slots(NodeId node, Slot fence, Deadline dea
                 co_await bucket_.list_all(prefix, from_start, kSlotsMax, deadline));
   std::erase_if(listed, [&](const ListedObject& object) {
     std::optional<JournalName> name = parse_journal_key(object.key);
-    return !name || name->slot >= fence;
+    return !name || name->slot >= (MUTANT("collect-the-fence") ? fence.next() : fence);
   });
   for (size_t begin = 0; begin < listed.size(); begin += kWritesInFlight) {
     std::vector<Task<Result<void>>> deletes;

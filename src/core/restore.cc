@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/marks.h"
 #include "ltx/merge.h"
 
 namespace celld {
@@ -35,15 +36,22 @@ Task<Result<Chain>> list_chain(Bucket& bucket, CellId cell, Manifest manifest, D
   std::vector<RestoreObject> objects = manifest.objects;
   std::string prefix = ltx_prefix(cell);
   std::string from_start;
-  CO_TRY_ASSIGN(std::vector<ListedObject> listed,
-                co_await bucket.list_all(prefix, from_start, kListedObjectsMax, deadline));
+  Result<std::vector<ListedObject>> list =
+      co_await bucket.list_all(prefix, from_start, kListedObjectsMax, deadline);
+  if (!list && MUTANT("take-a-failed-list-for-empty")) list = std::vector<ListedObject>();
+  CO_TRY_ASSIGN(std::vector<ListedObject> listed, std::move(list));
   for (const ListedObject& object : listed) {
     std::optional<LtxName> name = parse_ltx_key(object.key);
     if (!name) {
       Error e = Error::corrupt(object.key + ": is not the key of an LTX object");
       co_return fail(std::move(e));
     }
-    if (name->epoch < manifest.epoch || name->max <= manifest.txid) continue;
+    if (MUTANT("restore-from-the-manifest-alone")) continue;
+    if (MUTANT("restore-from-one-epoch") && name->epoch > manifest.epoch.next()) continue;
+    if (name->epoch < manifest.epoch || name->max <= manifest.txid) {
+      COVERAGE_MARK("listed-object-below-the-manifest");
+      if (!MUTANT("take-up-a-replaced-object")) continue;
+    }
     objects.push_back({name->epoch, name->level, name->min, name->max, object.bytes});
   }
   Chain chain;
