@@ -11,5 +11,6 @@ namespace celld {
 int run_dev(const DevOptions& options);
 int run_deploy(const DeployOptions& options);
 int run_node(const NodeOptions& options);
+int run_diagnose_bucket(const DiagnoseBucketOptions& options);
 
 }  // namespace celld

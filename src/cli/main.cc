@@ -16,6 +16,9 @@ struct Run {
   int operator()(const celld::DevOptions& options) const { return celld::run_dev(options); }
   int operator()(const celld::DeployOptions& options) const { return celld::run_deploy(options); }
   int operator()(const celld::NodeOptions& options) const { return celld::run_node(options); }
+  int operator()(const celld::DiagnoseBucketOptions& options) const {
+    return celld::run_diagnose_bucket(options);
+  }
 };
 
 }  // namespace

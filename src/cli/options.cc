@@ -21,7 +21,8 @@ constexpr std::string_view kDescription =
     "a bucket is all that its nodes share.\n\n"
     "  celld dev                                  serve the project in this folder\n"
     "  celld deploy --bucket s3://my-bucket       make it the version the fleet runs\n"
-    "  celld --bucket s3://my-bucket              run a node of the fleet\n";
+    "  celld --bucket s3://my-bucket              run a node of the fleet\n"
+    "  celld diagnose bucket --bucket s3://...    find out whether a bucket can carry a fleet\n";
 
 constexpr std::string_view kNodeDescription =
     "Run a node: serve the current deployment of the bucket, and adopt new ones in place";
@@ -83,6 +84,7 @@ struct Parsed {
   DeployOptions deploy;
   // CLI11 sets the options of every command from the environment, so `celld` and `celld node` must not
   // share what they fill.
+  DiagnoseBucketOptions diagnose;
   NodeOptions plain;
   NodeOptions node;
   std::string plain_listen;
@@ -210,6 +212,20 @@ CLI::App* add_deploy(CLI::App& app, Parsed& out) {
   return deploy;
 }
 
+struct Diagnose {
+  CLI::App* group;
+  CLI::App* bucket;
+};
+
+Diagnose add_diagnose(CLI::App& app, Parsed& out) {
+  auto* group = app.add_subcommand("diagnose", "Find out what is wrong with what celld stands on");
+  group->require_subcommand(1);
+  auto* bucket = group->add_subcommand("bucket", "Try everything that a fleet needs of its bucket");
+  add_bucket(*bucket, out.diagnose.bucket, "The bucket to try", true);
+  bucket->add_flag("--read-only", out.diagnose.read_only, "Only what does not write");
+  return {group, bucket};
+}
+
 // `command` is a subcommand, or null for celld itself.
 ExitRequest mistake(const CLI::App* command, std::string_view text) {
   std::string name = command != nullptr ? "celld " + command->get_name() : "celld";
@@ -255,7 +271,10 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
   auto* deploy = add_deploy(app, out);
   auto* node = app.add_subcommand("node", std::string(kNodeDescription) + " (the default)");
   add_node(*node, out.node, out.node_listen);
-  for (auto* sub : {dev, deploy, node}) sub->get_formatter()->column_width(34);
+  const Diagnose diagnose = add_diagnose(app, out);
+  for (auto* sub : {dev, deploy, node, diagnose.group, diagnose.bucket}) {
+    sub->get_formatter()->column_width(34);
+  }
   app.get_formatter()->column_width(34);
 
   try {
@@ -267,7 +286,7 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
     return ExitRequest{0, text.str()};
   } catch (const CLI::ParseError& e) {
     const CLI::App* where = nullptr;
-    for (auto* sub : {dev, deploy, node}) {
+    for (auto* sub : {dev, deploy, node, diagnose.group}) {
       if (!arguments.empty() && arguments[0] == sub->get_name()) where = sub;
     }
     return mistake(where, e.what());
@@ -299,6 +318,13 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
     }
     finish_bucket(out.deploy.bucket);
     return std::move(out.deploy);
+  }
+  if (diagnose.bucket->parsed()) {
+    if (out.diagnose.bucket.url.empty()) {
+      return mistake(diagnose.group, fmt::format("--bucket (or CELLD_BUCKET) is needed: {}", kBucketHint));
+    }
+    finish_bucket(out.diagnose.bucket);
+    return std::move(out.diagnose);
   }
   NodeOptions& chosen = node->parsed() ? out.node : out.plain;
   const std::string& listen = node->parsed() ? out.node_listen : out.plain_listen;

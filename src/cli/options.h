@@ -73,13 +73,19 @@ struct NodeOptions {
   TuningOptions tuning;
 };
 
+// celld diagnose bucket
+struct DiagnoseBucketOptions {
+  BucketOptions bucket;
+  bool read_only = false;
+};
+
 // Nothing to run: print and end.
 struct ExitRequest {
   int status = 0;   // 0: help or version, for stdout; 2: a mistake, for stderr
   std::string text;
 };
 
-using Command = std::variant<ExitRequest, DevOptions, DeployOptions, NodeOptions>;
+using Command = std::variant<ExitRequest, DevOptions, DeployOptions, NodeOptions, DiagnoseBucketOptions>;
 
 // `arguments` are without the program's name.
 Command parse_command_line(const std::vector<std::string>& arguments);

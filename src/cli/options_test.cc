@@ -175,5 +175,18 @@ TEST_F(Options, help_and_version_are_for_stdout) {
   EXPECT_THAT(text({"dev", "--help"}), Not(HasSubstr("--env")));
 }
 
+TEST_F(Options, diagnose_bucket_needs_a_bucket) {
+  auto diagnose = parse<DiagnoseBucketOptions>({"diagnose", "bucket", "--bucket", "s3://b/p", "--endpoint",
+                                                "http://127.0.0.1:9000", "--region", "r", "--read-only"});
+  EXPECT_EQ(diagnose.bucket.url, "s3://b/p");
+  EXPECT_EQ(diagnose.bucket.endpoint, "http://127.0.0.1:9000");
+  EXPECT_EQ(diagnose.bucket.region, "r");
+  EXPECT_TRUE(diagnose.read_only);
+  EXPECT_THAT(refusal({"diagnose", "bucket"}), HasSubstr("--bucket"));
+  EXPECT_THAT(refusal({"diagnose"}), HasSubstr("subcommand"));
+  set("CELLD_BUCKET", "gs://b");
+  EXPECT_EQ(parse<DiagnoseBucketOptions>({"diagnose", "bucket"}).bucket.url, "gs://b");
+}
+
 }  // namespace
 }  // namespace celld

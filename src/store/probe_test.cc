@@ -135,6 +135,13 @@ TEST_F(ProbeOfServer, a_store_without_conditional_writes_names_the_step) {
   EXPECT_THAT(violation({"--not-implemented"}), AllOf(HasSubstr("'create'"), HasSubstr("501")));
 }
 
+// A recovery that does not see the last slot of a dead node's journal forgets what was
+// acknowledged.
+TEST_F(ProbeOfServer, lists_that_are_behind_stop_the_start) {
+  EXPECT_THAT(violation({"--stale-list"}),
+              AllOf(HasSubstr("'list-after-write'"), HasSubstr("lost writes")));
+}
+
 TEST_F(ProbeOfServer, ignored_ranges_and_missing_etags_are_violations) {
   EXPECT_THAT(violation({"--ignore-range"}), HasSubstr("'ranged-read'"));
   EXPECT_THAT(violation({"--no-etag"}), HasSubstr("ETag"));
@@ -173,6 +180,101 @@ TEST_F(ProbeOfServer, nobody_there_is_clear) {
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(result.error().message, AllOf(HasSubstr("s3://bucket"), HasSubstr("3 attempts")));
+}
+
+// What diagnose says of each step: "create=ok reject-create=broken ...", without those that were
+// kept.
+std::string diagnosis(const std::vector<ProbeLine>& lines) {
+  std::string out;
+  for (const ProbeLine& line : lines) {
+    if (line.outcome == ProbeOutcome::kKept) continue;
+    const char* what = line.outcome == ProbeOutcome::kBroken   ? "broken"
+                       : line.outcome == ProbeOutcome::kFailed ? "failed"
+                                                               : "skipped";
+    out += (out.empty() ? "" : " ") + std::string(line.step) + "=" + what;
+  }
+  return out;
+}
+
+TEST(Diagnose, a_good_store_keeps_every_promise_and_nothing_stays) {
+  VirtualWorld world;
+  MemoryStore store(world);
+  std::vector<ProbeLine> lines;
+  DiagnoseOptions options;
+  options.on_line = [&](const ProbeLine& line) { lines.push_back(line); };
+  EXPECT_TRUE(world.run(diagnose_store(world, store, std::move(options))));
+  EXPECT_EQ(diagnosis(lines), "");
+  EXPECT_EQ(lines.size(), 15u);
+  EXPECT_TRUE(store.objects().empty());
+}
+
+TEST(Diagnose, what_only_reads_writes_nothing) {
+  VirtualWorld world;
+  auto memory = std::make_shared<MemoryStore>(world);
+  memory->set("some/key", Blob("body"));
+  FaultStore store(world, memory, [&](const FaultCall& call) {
+    EXPECT_TRUE(call.op == StoreOp::kGet || call.op == StoreOp::kGetRange ||
+                call.op == StoreOp::kList);
+    return Fault{};
+  });
+  int kept = 0;
+  DiagnoseOptions options;
+  options.read_only = true;
+  options.on_line = [&](const ProbeLine& line) { kept += line.outcome == ProbeOutcome::kKept; };
+  EXPECT_TRUE(world.run(diagnose_store(world, store, std::move(options))));
+  EXPECT_EQ(kept, 2);
+}
+
+// Lost replies leave outcomes open: that is no violation, and one winner is still found.
+TEST(Diagnose, racers_whose_replies_are_lost_are_no_violation) {
+  VirtualWorld world;
+  auto memory = std::make_shared<MemoryStore>(world);
+  FaultStore store(world, memory, [&](const FaultCall& call) {
+    const bool racing = call.key.ends_with("/create") || call.key.ends_with("/swap");
+    return Fault{racing && call.op == StoreOp::kPutIf && call.number % 2 == 0
+                     ? Fault::Kind::kLoseAfter
+                     : Fault::Kind::kNone};
+  });
+  std::vector<ProbeLine> lines;
+  DiagnoseOptions options;
+  options.on_line = [&](const ProbeLine& line) { lines.push_back(line); };
+  (void)world.run(diagnose_store(world, store, std::move(options)));
+  EXPECT_THAT(diagnosis(lines), ::testing::Not(HasSubstr("broken")));
+}
+
+TEST(Diagnose, each_violation_is_found_by_its_step) {
+  struct Case {
+    std::vector<std::string> server;
+    const char* expected;
+  };
+  for (const Case& c :
+       {Case{{}, ""},
+        Case{{"--ignore-if-none-match"}, "reject-create=broken racing-creates=broken"},
+        Case{{"--ignore-if-match"},
+             "reject-stale=broken read-after-write=skipped ranged-read=skipped "
+             "list-after-write=skipped racing-swaps=broken"},
+        Case{{"--stale-list"},
+             "list-after-write=broken list-order=broken list-after-delete=broken"},
+        Case{{"--not-implemented"},
+             "create=broken reject-create=skipped update=skipped reject-stale=skipped "
+             "read-after-write=skipped ranged-read=skipped list-after-write=skipped "
+             "racing-creates=broken racing-swaps=broken"},
+        Case{{"--ignore-range"}, "ranged-read=broken large-object=failed read=broken"}}) {
+    S3Server server(c.server);
+    RealWorld real;
+    S3Options s3 = server.options("bucket");
+    s3.dialect = std::make_shared<StoreDialect>();
+    auto store =
+        S3Store::make(real.world(), std::make_shared<CurlTransport>(real.io(), real.world()), s3);
+    ASSERT_TRUE(store);
+    std::vector<ProbeLine> lines;
+    DiagnoseOptions options;
+    options.dialect = s3.dialect;
+    options.on_line = [&](const ProbeLine& line) { lines.push_back(line); };
+    EXPECT_EQ(real.run(diagnose_store(real.world(), **store, std::move(options))),
+              *c.expected == 0);
+    EXPECT_EQ(diagnosis(lines), c.expected);
+  }
 }
 
 }  // namespace

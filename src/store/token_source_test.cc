@@ -32,6 +32,7 @@ struct TokenCacheTest : ::testing::Test {
   VirtualWorld world;
   std::shared_ptr<SlowSource> source = std::make_shared<SlowSource>(world);
   TokenCache cache{world, source};
+  void TearDown() override { world.run_to_end(); }  // what is still under way
   Task<bool> sleep_task(Duration d) {
     co_await sleep_for(world, d);
     co_return true;

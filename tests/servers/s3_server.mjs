@@ -14,6 +14,7 @@
 //   --list-max=1000              most entries on one page
 // Misbehaviour, for object requests whose key does not match --spare=REGEXP:
 //   --ignore-conditions --ignore-if-match --ignore-if-none-match
+//   --stale-list                 lists do not know the latest write or delete
 //   --ignore-range               whole objects for ranges
 //   --no-such-key-on-create      404 for If-None-Match on an absent key
 //   --not-implemented            501 for conditional writes
@@ -35,7 +36,7 @@ const options = {
   port: 0, bucket: "", "access-key": "test", "secret-key": "secret", "session-token": "",
   region: "us-east-1", "delay-ms": 0, etags: "content", "if-match": "any", "list-max": 1000, spare: "",
   "ignore-conditions": false, "ignore-if-match": false, "ignore-if-none-match": false,
-  "ignore-range": false, "no-such-key-on-create": false, "not-implemented": false, "no-etag": false,
+  "ignore-range": false, "stale-list": false, "no-such-key-on-create": false, "not-implemented": false, "no-etag": false,
   "fail-before-effect": 0, "fail-after-effect": 0, "error-500": 0, throttle: 0, "loser-500": false,
   "no-batch-delete": false, "late-error": false,
 };
@@ -154,7 +155,8 @@ function list(bucket, target) {
   const url = query.get("encoding-type") === "url";
   const show = (key) => (url ? encode(key, "/").replaceAll("%20", "+") : escape_xml(utf8(key)));
   let entries = "", common = "", count = 0, truncated = false, token = "", folded = null;
-  for (const key of [...bucket.keys()].filter((k) => k.startsWith(prefix) && k > after).sort()) {
+  const known = options["stale-list"] ? bucket.before ?? new Map() : bucket;
+  for (const key of [...known.keys()].filter((k) => k.startsWith(prefix) && k > after).sort()) {
     const cut = delimiter === "" ? -1 : key.indexOf(delimiter, prefix.length);
     if (cut >= 0 && key.slice(0, cut + delimiter.length) === folded) { token = key; continue; }
     if (count === limit) { truncated = true; break; }
@@ -164,7 +166,7 @@ function list(bucket, target) {
       folded = key.slice(0, cut + delimiter.length);
       common += `<CommonPrefixes><Prefix>${show(folded)}</Prefix></CommonPrefixes>`;
     } else {
-      const object = bucket.get(key);
+      const object = known.get(key);
       entries += `<Contents><Key>${show(key)}</Key><LastModified>${object.modified.toISOString()}</LastModified>` +
         `<ETag>&quot;${object.etag}&quot;</ETag><Size>${object.body.length}</Size><StorageClass>STANDARD</StorageClass></Contents>`;
     }
@@ -214,10 +216,16 @@ function read_object(headers, object, spared) {
   return { status: 206, headers: { ...common, "content-range": `bytes ${first}-${last}/${size}` }, body: object.body.subarray(first, last + 1) };
 }
 
+// For lists that are behind.
+function remember(bucket) {
+  if (options["stale-list"]) bucket.before = new Map(bucket);
+  return bucket;
+}
+
 function write_object(bucket, key, headers, body, spared) {
   check_conditions(headers, bucket.get(key), spared);
   const etag = options.etags === "unique" ? randomBytes(16).toString("hex") : createHash("md5").update(body).digest("hex");
-  bucket.set(key, { body, etag, modified: new Date() });
+  remember(bucket).set(key, { body, etag, modified: new Date() });
   return { status: 200, headers: spared || !options["no-etag"] ? { etag: `"${etag}"` } : {} };
 }
 
@@ -328,7 +336,7 @@ function act(request, target, body) {
   let reply = { status: 204, headers: {} };
   if (of_upload) reply = act_on_upload(request, target, bucket, bucket_name, key, body);
   else if (request.method === "PUT") reply = write_object(bucket, key, request.headers, body, spared);
-  else bucket.delete(key);
+  else remember(bucket).delete(key);
   return !spared && every(options["fail-after-effect"], writes_seen) ? DROP : reply;
 }
 
