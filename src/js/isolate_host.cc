@@ -178,6 +178,7 @@ Result<void> IsolateHost::load() {
   params.constraints.set_max_young_generation_size_in_bytes(kYoungGenerationBytes);
   isolate_ = v8::Isolate::New(params);
   watch_failures(isolate_);
+  watch_tasks();
   isolate_->SetData(0, this);
   isolate_->SetMicrotasksPolicy(v8::MicrotasksPolicy::kExplicit);
   isolate_->SetPromiseRejectCallback(on_promise_reject);
@@ -239,6 +240,7 @@ IsolateHost::~IsolateHost() {
     context_.Reset();
   }
   isolate_->Dispose();
+  ForegroundTasks::forget(isolate_);
 }
 
 std::optional<uint32_t> IsolateHost::namespace_of(std::string_view class_name) const {

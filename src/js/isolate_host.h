@@ -22,6 +22,7 @@
 #include "base/result.h"
 #include "js/caller_link.h"
 #include "js/cell.h"
+#include "js/foreground.h"
 #include "js/messages.h"
 #include "js/native.h"
 #include "js/pipe.h"
@@ -266,6 +267,9 @@ class IsolateHost final : public NativeHost {
   void run_microtasks();
   void drain_turn();
   void finish_turn(uint32_t io);
+  // Tasks of V8 run in turns of their own, of no event.
+  void watch_tasks();
+  void run_tasks();
   void end_hung_events();
   bool terminated() const;
   bool handle_termination(uint32_t io);
@@ -337,6 +341,8 @@ class IsolateHost final : public NativeHost {
   class Modules;
   std::unique_ptr<Modules> modules_;
   std::unique_ptr<Watchdog::Seat> seat_;
+  std::shared_ptr<ForegroundTasks> tasks_;
+  bool tasks_posted_ = false;
 
   std::unordered_map<int32_t, Cell*> cells_;  // by index; an index is never used twice
   int32_t last_cell_ = 0;

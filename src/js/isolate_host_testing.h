@@ -110,6 +110,14 @@ class HostTest : public testing::Test, public IsolateServices {
   // Runs what can run without time passing.
   void settle() { world_.run_for(Duration(0)); }
 
+  // Whether next to nothing happens in a minute: V8 itself looks every eight seconds whether to collect.
+  bool is_at_rest() {
+    MonoTime end = world_.now() + std::chrono::minutes(1);
+    int steps = 0;
+    while (world_.now() < end && world_.step()) ++steps;
+    return steps < 20;
+  }
+
   // What nobody holds any more is found.
   void collect_garbage() {
     {

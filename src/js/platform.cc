@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 
+#include "js/foreground.h"
 #include "js/v8_failure.h"
 
 namespace celld::js {
@@ -39,7 +40,7 @@ class Platform final : public v8::Platform {
   }
   int NumberOfWorkerThreads() override { return base_->NumberOfWorkerThreads(); }
   std::shared_ptr<v8::TaskRunner> GetForegroundTaskRunner(v8::Isolate* isolate) override {
-    return base_->GetForegroundTaskRunner(isolate);
+    return ForegroundTasks::of(isolate);
   }
   void CallOnWorkerThread(std::unique_ptr<v8::Task> task) override {
     base_->CallOnWorkerThread(std::move(task));
