@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cli/commands.h"
+#include "cli/dev_data.h"
 #include "cli/project.h"
 #include "cli/serve.h"
 #include "cli/settings.h"
@@ -132,16 +133,8 @@ int run_dev(const DevOptions& options) {
   std::error_code ec;
   fs::path config_file = fs::absolute(config->file, ec);
   fs::path data = options.data.empty() ? config_file.parent_path() / ".celld" : fs::absolute(options.data, ec);
-  if (options.clean) {
-    fs::remove_all(data, ec);
-    if (ec) {
-      print_error(Error::unavailable("cannot remove " + data.string() + ": " + ec.message()));
-      return kExitFailure;
-    }
-  }
-  fs::create_directories(data, ec);
-  if (ec) {
-    print_error(Error::unavailable("cannot create " + data.string() + ": " + ec.message()));
+  if (Result<void> prepared = prepare_dev_data(data.string(), options.clean); !prepared) {
+    print_error(prepared.error());
     return kExitFailure;
   }
 

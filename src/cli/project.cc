@@ -17,6 +17,11 @@ Result<WorkerConfig> load_project(const fs::path& project, const fs::path& confi
   auto read = read_wrangler_config(file);
   if (!read) return read;
   fmt::print(stderr, "Using {}\n", shown_path(read->file));
+  if (read->compatibility_date.empty()) {
+    fmt::print(stderr,
+               "warning: {} has no compatibility_date: {} is used, so the Worker gets the oldest behaviour\n",
+               shown_path(read->file), kCompatibilityDateDefault);
+  }
   return read;
 }
 

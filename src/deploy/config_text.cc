@@ -4,6 +4,8 @@
 #include <boost/json.hpp>
 #include <cmath>
 #include <fmt/format.h>
+#include <map>
+#include <optional>
 #include <toml++/toml.h>
 
 namespace celld {
@@ -24,6 +26,12 @@ class LineScanner {
   LineScanner(std::string_view text, ConfigTree& tree) : text_(text), tree_(tree) {}
 
   void scan() { value(""); }
+  // The first key that an object has twice: parsers disagree about which one counts.
+  struct Duplicate {
+    int line;
+    std::string what;
+  };
+  const std::optional<Duplicate>& duplicate() const { return duplicate_; }
 
  private:
   bool more() const { return at_ < text_.size(); }
@@ -59,6 +67,13 @@ class LineScanner {
     return out;
   }
 
+  static std::string unescaped(std::string_view key) {
+    if (!key.contains('\\')) return std::string(key);
+    json::error_code ec;
+    json::value parsed = json::parse(fmt::format("\"{}\"", key), ec);
+    return ec || !parsed.is_string() ? std::string(key) : std::string(parsed.get_string());
+  }
+
   void value(const std::string& path) {
     skip_blank();
     if (!more()) return;
@@ -74,6 +89,7 @@ class LineScanner {
 
   void members(const std::string& path) {
     ++at_;
+    std::map<std::string, int> seen;
     while (true) {
       skip_blank();
       if (!more()) return;
@@ -82,6 +98,11 @@ class LineScanner {
       } else if (text_[at_] == '"') {
         int line = line_;
         auto key = quoted();
+        auto [first, added] = seen.try_emplace(unescaped(key), line);
+        if (!added && !duplicate_) {
+          duplicate_ = Duplicate{line, fmt::format("key '{}'{} is there twice, first in line {}", first->first,
+                                                   path.empty() ? "" : fmt::format(" of '{}'", path), first->second)};
+        }
         std::string child = path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
         tree_.lines.insert_or_assign(child, line);
         skip_blank();
@@ -116,6 +137,7 @@ class LineScanner {
   ConfigTree& tree_;
   size_t at_ = 0;
   int line_ = 1;
+  std::optional<Duplicate> duplicate_;
 };
 
 Result<ConfigTree> parse_jsonc(std::string_view text, std::string_view file) {
@@ -153,7 +175,11 @@ Result<ConfigTree> parse_jsonc(std::string_view text, std::string_view file) {
   }
   ConfigTree tree;
   tree.root = std::move(root.as_object());
-  LineScanner(text, tree).scan();
+  LineScanner scanner(text, tree);
+  scanner.scan();
+  if (const auto& duplicate = scanner.duplicate()) {
+    return fail(Error::invalid(fmt::format("{}:{}: {}", file, duplicate->line, duplicate->what)));
+  }
   return tree;
 }
 

@@ -308,7 +308,8 @@ DeploymentManifest make_manifest(const WorkerConfig& config, const Bundle& bundl
   DeploymentManifest out;
   out.script_name = config.name;
   out.main_module = bundle.main;
-  out.compatibility_date = config.compatibility_date;
+  out.compatibility_date =
+      config.compatibility_date.empty() ? std::string(kCompatibilityDateDefault) : config.compatibility_date;
   out.compatibility_flags = config.compatibility_flags;
   for (const auto& c : config.classes) {
     auto entry = registry.classes.find(c.class_name);

@@ -56,12 +56,15 @@ struct ModuleRule {
   bool fallthrough = false;
 };
 
+// The behaviour of a Worker that does not say since when it is compatible: that of Cloudflare's first date.
+inline constexpr std::string_view kCompatibilityDateDefault = "2021-11-02";
+
 struct WorkerConfig {
   std::filesystem::path file;         // the configuration file; only its name after a pure parse
   std::filesystem::path project_dir;  // its folder; paths in the configuration start here
   std::string name;                   // [a-z0-9_][a-z0-9-_]*, at most 63
   std::string main;                   // relative to project_dir
-  std::string compatibility_date;     // YYYY-MM-DD; empty = not given
+  std::string compatibility_date;     // YYYY-MM-DD; empty = not given, kCompatibilityDateDefault is used
   std::vector<std::string> compatibility_flags;
   std::vector<DurableObjectBinding> durable_objects;
   std::vector<DurableObjectClass> classes;  // all that the migrations create, in their order

@@ -171,6 +171,17 @@ TEST(WranglerConfig, malformed_text_is_located) {
   EXPECT_THAT(error_of(toml("name = 1979-05-27")), HasSubstr("cannot express"));
 }
 
+// The symptom was a binding that was silently not there.
+TEST(WranglerConfig, a_key_that_is_there_twice_is_named) {
+  EXPECT_THAT(error_of(jsonc("{\n  \"name\": \"a\",\n  // again\n  \"name\": \"b\"\n}")),
+              HasSubstr("wrangler.jsonc:4: key 'name' is there twice, first in line 2"));
+  EXPECT_THAT(error_of(jsonc("{\"name\": \"a\", \"vars\": {\"X\": [\n"
+                             "{\"y\": 1,\n\"z\": {\"y\": 1},\n\"\\u0079\": 2}]}}")),
+              HasSubstr("wrangler.jsonc:4: key 'y' of 'vars.X[0]' is there twice, first in line 2"));
+  EXPECT_THAT(error_of(jsonc(R"({"main": "a.js", "vars": {"a.b": 1, "a": {"b": 2}}})")),
+              HasSubstr("key 'name' is missing"));
+}
+
 TEST(WranglerConfig, wrong_values_say_what_is_wanted) {
   auto with = [](std::string_view member) {
     return error_of(jsonc(R"({"name": "a", "main": "a.js", )" + std::string(member) + "}"));

@@ -78,7 +78,8 @@ TEST_F(Tasks, Atomics_waitAsync_is_notified_and_times_out) {
 
 // (module (func (export "f") (result i32) i32.const 7))
 TEST_F(Tasks, asynchronous_functions_of_WebAssembly_answer) {
-  load(R"(const bytes = new Uint8Array([0,97,115,109,1,0,0,0,1,5,1,96,0,1,127,3,2,1,0,7,5,1,1,102,0,0,10,6,1,4,0,65,7,11]);
+  load(R"(const bytes = new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 127, 3, 2, 1, 0, 7, 5, 1, 1,
+    102, 0, 0, 10, 6, 1, 4, 0, 65, 7, 11]);
   export default { async fetch(r) {
     const refused = await WebAssembly.compile(bytes).then(() => 'compiled', (error) => error.name);
     const instantiated = await WebAssembly.instantiate(bytes).then(() => 'instantiated', (error) => error.name);

@@ -33,6 +33,39 @@ async function refusal(t, files, { sub = "", args = [] } = {}) {
   return stderr;
 }
 
+describe("dev state and configuration", { skip, concurrency: 2 }, () => {
+  // The symptom was a home directory that was gone.
+  test("clean_refuses_a_folder_that_celld_dev_did_not_make", async (t) => {
+    const data = makeProject(join(scratch(), "documents"), { "letter.txt": "dear" });
+    const said = await refusal(t, COUNTER("one"), { args: ["--data", data, "--clean"] });
+    assert.match(said, new RegExp(`${data} was not made by celld dev .*--clean does not remove it`));
+    assert.equal(readFileSync(join(data, "letter.txt"), "utf8"), "dear");
+  });
+
+  test("clean_starts_again_from_nothing", async (t) => {
+    const data = join(scratch(), "state");
+    const folder = makeProject(join(scratch(), "project"), COUNTER("one"));
+    for (const [args, n] of [[[], 1], [[], 2], [["--clean"], 1]]) {
+      const host = await startCelld(folder, { data, args: ["--no-watch", ...args] });
+      t.after(() => host.stop());
+      assert.equal((await (await fetch(`${host.url}/a`)).json()).n, n);
+      await host.kill("SIGTERM");
+    }
+  });
+
+  test("a_project_without_compatibility_date_is_warned_about", async (t) => {
+    const files = { ...COUNTER("one"), "wrangler.json": config({ compatibility_date: undefined }) };
+    const { host } = await startProject(t, files, { args: ["--no-watch"] });
+    assert.match(host.stderr, /^warning: \S*wrangler\.json has no compatibility_date: 2021-11-02 is used/m);
+  });
+
+  test("a_key_that_is_there_twice_is_named_with_its_place", async (t) => {
+    const text = JSON.stringify(config(), null, 2).replace('"name": "tested",', '"name": "tested",\n  "main": "src/other.js",');
+    const said = await refusal(t, { ...COUNTER("one"), "wrangler.json": text });
+    assert.match(said, /wrangler\.json:4: key 'main' is there twice, first in line 3/);
+  });
+});
+
 describe("dev reload", { skip, concurrency: 2 }, () => {
   test("an_edit_is_served_within_a_second_and_the_state_stays", async (t) => {
     const { folder, get } = await startProject(t, COUNTER("one"));
