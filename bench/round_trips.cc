@@ -4,9 +4,12 @@
 //
 //   build/<preset>/bench/round_trips             a line each; exit status 1 when a promise is
 //   broken build/<preset>/bench/round_trips --careless  the same on a node that looks at own.json
-//   again
-//                                                after each conditional write and packs small
-//                                                slots: every promise must then be seen to break
+//   again after each
+//                                                conditional write and packs small slots: every
+//                                                promise must then be seen to break
+//   build/<preset>/bench/round_trips --cost      requests by class of fixed scenarios, and what
+//   they cost on
+//                                                Amazon S3: docs/cost.md
 // links: world store ltx core
 #include <cstdio>
 #include <cstring>
@@ -511,6 +514,193 @@ void idle() {
   promise("an idle node costs nothing per cell", with == without);
 }
 
+// --- what it costs ---
+
+// Amazon S3 Standard, us-east-1, in dollars; docs/cost.md says where they are from and when.
+constexpr double kDollarsPerWrite = 0.005 / 1000;  // PUT, POST, LIST
+constexpr double kDollarsPerRead = 0.0004 / 1000;  // GET, HEAD
+constexpr double kMinutesPerMonth = 30 * 24 * 60;
+
+// Of both connection pools: those of the lease and of the data.
+struct Bill {
+  uint64_t writes = 0, reads = 0, deletes = 0, bytes_up = 0;
+  std::map<std::string, uint64_t> by_class;
+
+  double dollars() const {
+    return static_cast<double>(writes) * kDollarsPerWrite +
+           static_cast<double>(reads) * kDollarsPerRead;
+  }
+};
+
+Bill bill(BenchNode& node) {
+  Bill out;
+  for (const MeteredStore* side : {node.lease.get(), node.data.get()}) {
+    StoreCounts counts = side->counts();
+    out.writes += counts.requests_of(CostClass::kWrite);
+    out.reads += counts.requests_of(CostClass::kRead);
+    out.deletes += counts.requests_of(CostClass::kFree);
+    out.bytes_up += counts.total().bytes_up;
+    for (auto& [name, n] : by_class(counts)) out.by_class[name] += n;
+  }
+  return out;
+}
+
+void reset(BenchNode& node) {
+  node.data->reset();
+  node.lease->reset();
+}
+
+void print(const std::string& what, const Bill& b) {
+  std::string classes;
+  for (auto& [name, n] : b.by_class)
+    classes += (classes.empty() ? "" : ", ") + name + " " + std::to_string(n);
+  std::printf("%s: %llu write, %llu read, %llu delete; %.6f dollars (%s)\n", what.c_str(),
+              static_cast<unsigned long long>(b.writes), static_cast<unsigned long long>(b.reads),
+              static_cast<unsigned long long>(b.deletes), b.dollars(), classes.c_str());
+}
+
+void use_all_intervals(BenchNode& node) {
+  CoreOptions options = node.options();
+  options.wake_scan_interval = CoreOptions().wake_scan_interval;
+  node.adjust(std::move(options));
+}
+
+// A thousand commits of one page, with all that follows from them: drains, deletions, compaction.
+void thousand_writes(const std::string& what, unsigned cells, unsigned at_once) {
+  constexpr unsigned kWrites = 1000;
+  Room room;
+  BenchNode node(room, "node");
+  node.start();
+  std::vector<CellId> ids;
+  for (unsigned i = 0; i < cells; ++i) ids.push_back(cell_named("k" + std::to_string(i)));
+  own_all(room, node, ids);
+  for (const CellId& id : ids) write_and_wait(room, node, id, 1, 2);
+  node.settle();
+  reset(node);
+  for (unsigned written = 0; written < kWrites; written += at_once) {
+    std::vector<Txid> last;
+    for (unsigned i = 0; i < at_once; ++i)
+      last.push_back(node.write(ids[(written + i) % cells], 1, 1));
+    for (unsigned i = 0; i < at_once; ++i)
+      room.run(node.proven(ids[(written + i) % cells], last[i]));
+  }
+  node.settle();
+  print("1000 writes, " + what, bill(node));
+  node.stop();
+}
+
+void activation_and_release() {
+  constexpr uint32_t kPages = 250;
+  Room room;
+  BenchNode first(room, "first");
+  BenchNode second(room, "second");
+  first.start();
+  second.start();
+  const CellId cell = cell_named("x");
+  own(room, first, cell);
+  fill(room, first, cell, kPages);
+  first.settle();
+  release(room, first, cell);
+  second.data->reset();
+  second.lease->reset();
+  own(room, second, cell);
+  print("activation of a cell of 1 MB that another node released", bill(second));
+  write_and_wait(room, second, cell, 1, 1);
+  second.settle();
+  reset(second);
+  release(room, second, cell);
+  print("release of a drained cell", bill(second));
+  first.stop();
+  second.stop();
+}
+
+void takeover() {
+  constexpr unsigned kCells = 50;
+  std::vector<CellId> cells;
+  for (unsigned i = 0; i < kCells; ++i) cells.push_back(cell_named("t" + std::to_string(i)));
+  Room room;
+  BenchNode victim(room, "victim");
+  BenchNode heir(room, "heir");
+  victim.start();
+  own_all(room, victim, cells);
+  for (int round = 0; round < 6; ++round) {
+    for (const CellId& id : cells) write_and_wait(room, victim, id, 1, round == 0 ? 3 : 1);
+    if (round == 0) victim.settle();
+  }
+  victim.kill();
+  heir.start();
+  room.world.run_for(seconds(11));  // the victim's lease ends
+  reset(heir);
+  own_all(room, heir, cells);
+  print("takeover of 50 cells with 250 writes that are not drained", bill(heir));
+  heir.stop();
+}
+
+// A node under a steady load, some minutes of it, as a month.
+void month(const std::string& what, unsigned cells, Duration pause, int measured_minutes = 10) {
+  Room room;
+  BenchNode node(room, "node");
+  use_all_intervals(node);
+  node.start();
+  std::vector<CellId> ids;
+  for (unsigned i = 0; i < cells; ++i) ids.push_back(cell_named("m" + std::to_string(i)));
+  own_all(room, node, ids);
+  for (const CellId& id : ids) write_and_wait(room, node, id, 1, 2);
+  node.settle();
+  bool running = pause > Duration(0);
+  unsigned left = running ? cells : 0;
+  auto writer = [](Room* r, BenchNode* n, CellId cell, Duration idle, const bool* go,
+                   unsigned* alive) -> Task<void> {
+    // Not in step with the others.
+    co_await sleep_for(r->world, r->world.between(Duration(0), idle));
+    while (*go) {
+      Txid txid = n->write(cell, 1, 1);
+      co_await n->proven(cell, txid);
+      co_await sleep_for(r->world, idle);
+    }
+    --*alive;
+  };
+  for (unsigned i = 0; i < left; ++i) start(writer(&room, &node, ids[i], pause, &running, &left));
+  room.world.run_for(minutes(2));
+  reset(node);
+  room.world.run_for(minutes(measured_minutes));
+  const Bill b = bill(node);
+  running = false;
+  CHECK(room.world.run_until([&] { return left == 0; }, minutes(5))) << "writers do not end";
+  node.settle();
+  node.stop();
+  const double scale = kMinutesPerMonth / measured_minutes;
+  std::printf(
+      "a month of %s: %.2f million writes, %.2f million reads, %.2f million deletes, %.1f GB sent: "
+      "%.2f dollars\n",
+      what.c_str(), static_cast<double>(b.writes) * scale / 1e6,
+      static_cast<double>(b.reads) * scale / 1e6, static_cast<double>(b.deletes) * scale / 1e6,
+      static_cast<double>(b.bytes_up) * scale / 1e9, b.dollars() * scale);
+}
+
+int cost() {
+  {
+    Room room;
+    BenchNode node(room, "node");
+    use_all_intervals(node);
+    node.start();
+    reset(node);
+    room.world.run_for(minutes(1));
+    print("idle node, one minute", bill(node));
+    node.stop();
+  }
+  thousand_writes("one after the other, one cell", 1, 1);
+  thousand_writes("100 at once, 100 cells", 100, 100);
+  activation_and_release();
+  takeover();
+  month("an idle node", 1000, Duration(0));
+  month("one write a second, 1 cell", 1, seconds(1));
+  month("10 writes a second, 100 cells", 100, seconds(10));
+  month("100 writes a second, 100 cells", 100, seconds(1));
+  month("1,000 writes a second, 1,000 cells", 1000, seconds(1), 2);
+  return 0;
+}
+
 int run() {
   activations();
   one_write();
@@ -530,8 +720,10 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::string_view(argv[i]) == "--careless") {
       celld::careless = true;
+    } else if (std::string_view(argv[i]) == "--cost") {
+      return celld::cost();
     } else {
-      std::fprintf(stderr, "usage: round_trips [--careless]\n");
+      std::fprintf(stderr, "usage: round_trips [--careless | --cost]\n");
       return 2;
     }
   }

@@ -1,44 +1,17 @@
-// celld on Azure Blob Storage, as Azurite has it: what was acknowledged is there after kill -9 and without the
-// local files.
+// celld on Azure Blob Storage, as Azurite has it.
 import assert from "node:assert/strict";
-import { readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { hasCommand, runCelld, scratch, startCelld } from "./lib/celld.mjs";
+import { hasCommand, runCelld, scratch } from "./lib/celld.mjs";
+import { countsThroughKillAndWipe } from "./lib/counter.mjs";
 import { startAzurite } from "./lib/azurite.mjs";
 
-const counter = new URL("../../examples/counter", import.meta.url).pathname;
 const skip = !hasCommand("dev") && "this celld has no `dev`";
-
-async function increment(host, name, deadline_ms = 30_000) {
-  const end = Date.now() + deadline_ms;
-  for (;;) {
-    const response = await fetch(`${host.url}/?name=${name}`).catch((error) => error);
-    if (response.ok) return (await response.json()).n;
-    // A refusal is retryable while the predecessor's lease runs out.
-    if (Date.now() > end) assert.fail(`no answer in time: ${response.status ?? response}\n${host.stderr}`);
-    await response.arrayBuffer?.();
-    await new Promise((done) => setTimeout(done, 50));
-  }
-}
 
 test("on Azure an acknowledged write survives kill -9 and the loss of the local files", { skip }, async (t) => {
   const azurite = await startAzurite();
   t.after(azurite.stop);
-  const args = ["--bucket", `${azurite.bucket}/fleets/test`, "--ttl-ms", "2000"];
-  const host = await startCelld(counter, { args, env: azurite.env });
-  t.after(host.stop);
-  for (let n = 1; n <= 5; ++n) assert.equal(await increment(host, "a"), n);
-  assert.equal(await increment(host, "b"), 1);
-
-  await host.kill("SIGKILL");
-  for (const name of readdirSync(host.data)) rmSync(join(host.data, name), { recursive: true });
-  await host.restart();
-  assert.equal(await increment(host, "a"), 6);
-  assert.equal(await increment(host, "b"), 2);
-
-  await host.restart("SIGTERM");
-  assert.equal(await increment(host, "a"), 7);
+  await countsThroughKillAndWipe(t, `${azurite.bucket}/fleets/test`, azurite.env);
 });
 
 test("a container that does not exist, a wrong key and a missing account are named", { skip }, async (t) => {
