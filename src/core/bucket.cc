@@ -107,6 +107,7 @@ Task<Settled> Bucket::settle(std::string key, Blob body, Condition condition, De
   Backoff backoff(world_, kBackoffBase, kBackoffCap);
   Settled out;
   out.error = Error::unavailable(key + ": conditional write not settled");
+  bool put_off_look = false;  // after the attempt before
   for (;;) {
     if (stopped_()) {
       out.error = stopped_error(key);
@@ -129,6 +130,14 @@ Task<Settled> Bucket::settle(std::string key, Blob body, Condition condition, De
       out.kind = Settled::kRejected;
       co_return out;
     }
+    if (ambiguous && asks_for_pause(out.error) && !put_off_look) {
+      put_off_look = true;
+      Duration wait = backoff.next();
+      if (world_.now() + wait >= deadline.at) co_return out;
+      co_await sleep_for(world_, wait);
+      continue;
+    }
+    put_off_look = false;
     // Refused: perhaps by an earlier attempt of our own. Ambiguous: perhaps applied.
     Result<StoredObject> now_there = co_await get(key, deadline);
     if (now_there) {

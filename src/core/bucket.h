@@ -43,6 +43,11 @@ struct Settled {
   Error error;
 };
 
+// Whether the store is throttling. It has most likely not done what was asked, so the same request
+// again comes before a look at what became of it: where every other request is refused, looks and
+// requests by turns would never get one done. Only once, then a look decides.
+inline bool asks_for_pause(const Error& error) { return error.retry_after_ms != 0; }
+
 // On the world's thread. The store and `stopped` outlive it.
 class Bucket {
  public:

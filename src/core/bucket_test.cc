@@ -35,6 +35,53 @@ TEST_F(BucketTest, a_request_that_never_arrived_is_repeated_with_the_same_bytes)
   EXPECT_EQ(fleet.bucket.get("k")->body.view(), "ours");
 }
 
+// Every other request is answered 503 SlowDown, beginning with the first.
+struct ThrottlingStore final : ObjectStore {
+  explicit ThrottlingStore(ObjectStore& i) : inner(i) {}
+  ObjectStore& inner;
+  int requests = 0;
+  bool has_effect = false;  // although it says otherwise
+  bool refuses() { return ++requests % 2 == 1; }
+  Error slow_down() const {
+    Error error = Error::unavailable("503 SlowDown");
+    error.retry_after_ms = 1;
+    return error;
+  }
+
+  Task<Result<StoredObject>> get(std::string key, Deadline deadline) override {
+    if (refuses()) co_return fail(slow_down());
+    co_return co_await inner.get(std::move(key), deadline);
+  }
+  Task<Result<StoredObject>> get_range(std::string, ByteRange, Deadline) override { co_return fail(slow_down()); }
+  Task<SwapResult> put_if(std::string key, Blob body, Condition condition, Deadline deadline) override {
+    const bool refused = refuses();
+    if (refused && !has_effect) co_return SwapResult::ambiguous(slow_down());
+    SwapResult result = co_await inner.put_if(std::move(key), std::move(body), std::move(condition), deadline);
+    if (refused) co_return SwapResult::ambiguous(slow_down());
+    co_return result;
+  }
+  Task<Result<Version>> put(std::string, Blob, Deadline) override { co_return fail(slow_down()); }
+  Task<Result<void>> remove(std::string, Deadline) override { co_return fail(slow_down()); }
+  Task<Result<ListPage>> list(ListRequest, Deadline) override { co_return fail(slow_down()); }
+  std::string describe() const override { return "throttling"; }
+};
+
+// Writes and looks by turns would find every write refused.
+TEST_F(BucketTest, a_store_that_refuses_every_other_request_gets_a_write_done_with_two) {
+  ThrottlingStore throttling(store);
+  Bucket throttled{node, throttling, seconds(2), [] { return false; }};
+  for (int i = 1; i <= 5; ++i) {
+    Settled s = fleet.run(throttled.settle("k" + std::to_string(i), Blob("ours"), Condition::create(),
+                                           node.deadline_in(seconds(20))));
+    EXPECT_EQ(s.kind, Settled::kApplied);
+    EXPECT_EQ(throttling.requests, 2 * i);
+  }
+  throttling.has_effect = true;
+  Settled s = fleet.run(throttled.settle("l", Blob("ours"), Condition::create(), node.deadline_in(seconds(20))));
+  EXPECT_EQ(s.kind, Settled::kApplied) << "the second attempt was refused by the first";
+  EXPECT_EQ(s.version, fleet.bucket.get("l")->version);
+}
+
 TEST_F(BucketTest, a_rejection_shows_what_is_there_instead) {
   Version old = fleet.bucket.put("k", Blob("v1"));
   fleet.bucket.put("k", Blob("v2"));

@@ -91,6 +91,9 @@ Error error_of(const HttpReply& reply, const S3ErrorBody& body) {
   if (body.code == "RequestTimeTooSkewed") message += " (check the clock of this machine)";
   Error error = Error::make(code_of(reply.status, body), std::move(message));
   error.retry_after_ms = retry_after_ms(reply);
+  // Amazon throttles without saying for how long.
+  const bool throttled = body.code == "SlowDown" || reply.status == 429;
+  if (throttled && error.retry_after_ms == 0) error.retry_after_ms = 1;
   return error;
 }
 

@@ -19,8 +19,8 @@ std::optional<std::string_view> find_header(const HttpReply& reply, std::string_
 //
 // kNotFound only when the store says NoSuchKey: a missing bucket, or a 404 of something in between,
 // is never taken for an object that does not exist. Throttling and 5xx are kUnavailable and carry
-// Retry-After; refused signatures and rights kForbidden; a request that can never work kInvalid;
-// 501 kUnsupported.
+// Retry-After (1 ms when throttling does not say how long); refused signatures and rights
+// kForbidden; a request that can never work kInvalid; 501 kUnsupported.
 Error s3_error(const HttpReply& reply);
 
 // The region that a reply names because the request went to, or was signed for, another one.

@@ -197,5 +197,26 @@ TEST(S3List, start_after_skips_the_whole_folded_prefix) {
   EXPECT_EQ(s3_start_after(request), "a/b");
 }
 
+TEST(S3Throttling, asks_for_a_pause_with_or_without_saying_how_long) {
+  auto pause = [](int status, HeaderList headers, std::string code) {
+    return s3_error({status, std::move(headers), "<Error><Code>" + code + "</Code></Error>"})
+        .retry_after_ms;
+  };
+  EXPECT_EQ(pause(503, {{"retry-after", "2"}}, "SlowDown"), 2000u);
+  EXPECT_EQ(pause(503, {}, "SlowDown"), 1u);
+  EXPECT_EQ(pause(429, {}, "TooManyRequests"), 1u);
+  EXPECT_EQ(pause(500, {}, "InternalError"), 0u);
+}
+
+TEST(S3DeleteMany, keys_that_xml_cannot_carry_are_told_apart) {
+  for (const char* good : {"a/b", "<&>\"'", "\u00e9 \u65e5\u672c \U0001d11e", "\x7e"}) {
+    EXPECT_TRUE(s3_key_fits_xml(good)) << good;
+  }
+  for (const char* bad : {"a\x01", "a\n", "a\r\n", "\x7f", "\xff", "\xc3", "\xc0\xaf", "\xed\xa0\x80",
+                          "\xef\xbf\xbf", "\xf5\x80\x80\x80", "\xe2\x82"}) {
+    EXPECT_FALSE(s3_key_fits_xml(bad)) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace celld

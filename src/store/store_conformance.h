@@ -534,6 +534,7 @@ TEST_P(StoreConformance, an_upload_is_one_object_once_it_is_finished) {
   ASSERT_TRUE(put("u/k", old));
   auto upload = begin_upload("u/k");
   ASSERT_NE(upload, nullptr);
+  ASSERT_TRUE(put_part(*upload, 3, last + "of a longer attempt"));
   ASSERT_TRUE(put_part(*upload, 3, last));
   ASSERT_TRUE(put_part(*upload, 2, one));
   ASSERT_TRUE(put_part(*upload, 1, one));

@@ -72,6 +72,30 @@ test("a store that throttles, fails and drops replies loses nothing", { skip }, 
   assert.equal(await increment(host, "a"), last + 1);
 });
 
+// 503 SlowDown for every other request, leases included, for longer than two leases last.
+test("a store that throttles half of the requests costs no lease and sees no more than two for one", { skip }, async (t) => {
+  const s3 = await startS3(["--bucket=celld"]);
+  t.after(s3.stop);
+  const host = await startCelld(counter, { args: [...bucket, "--ttl-ms", "4000"], env: s3.env });
+  t.after(host.stop);
+  assert.equal(await increment(host, "a"), 1);
+  await s3.set({ throttle: 2 });
+  await s3.reset();
+  const end = Date.now() + 10_000;
+  let n = 1;
+  while (Date.now() < end) {
+    assert.equal(await increment(host, "a"), ++n);
+    await new Promise((done) => setTimeout(done, 100));
+  }
+  const { total } = await s3.counters();
+  await s3.set({ throttle: 0 });
+  assert.ok(n > 20, `${n - 1} writes in 10 s`);
+  // Besides the writes: a renewal every third of a lease, and what the drain of the journal takes.
+  assert.ok(total <= 2 * (n + 40), `${total} requests for ${n - 1} writes`);
+  assert.equal(await increment(host, "a"), n + 1);
+  assert.doesNotMatch(host.stderr, /SELF-FENCE/);
+});
+
 test("a store that ignores conditions is refused at the start", { skip }, async (t) => {
   const message = await failedStart(t, ["--ignore-if-match"]);
   assert.match(message, /s3:\/\/celld\/fleets\/test/);

@@ -73,6 +73,7 @@ class ManagedIdentity final : public HttpTokenSource {
     HttpCall call;
     call.method = "GET";
     call.url = url_;
+    call.direct = true;
     call.headers.push_back(header_);
     return call;
   }

@@ -101,6 +101,7 @@ class MetadataServer final : public HttpTokenSource {
     call.url = origin_ + "/computeMetadata/v1/instance/service-accounts/default/token?scopes=" +
                percent_encode(kScope, Slash::kEncode);
     call.headers.emplace_back("metadata-flavor", "Google");
+    call.direct = true;
     return call;
   }
 
