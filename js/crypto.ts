@@ -4,7 +4,7 @@ import { DOMException } from "./dom_exception";
 import { native } from "./host";
 import { WritableStream, join_chunks } from "./streams";
 import { utf8_bytes } from "./encoding";
-import { define_global, expose, set_tag, unsupported, view_bytes, wrong_argument } from "./util";
+import { define_global, expose, require_event, set_tag, unsupported, view_bytes, wrong_argument } from "./util";
 
 const DIGESTS = new Set(["SHA-1", "SHA-256", "SHA-384", "SHA-512", "MD5"]);
 const RANDOM_MAX = 65536;
@@ -109,6 +109,7 @@ export class Crypto {
   }
 
   getRandomValues<T>(buffer: T): T {
+    require_event();
     if (!ArrayBuffer.isView(buffer)) throw wrong_argument("getRandomValues", "Crypto", 1, "ArrayBufferView");
     if (buffer instanceof Float32Array || buffer instanceof Float64Array || buffer instanceof DataView) {
       throw new DOMException(
@@ -124,6 +125,7 @@ export class Crypto {
   }
 
   randomUUID(): string {
+    require_event();
     return native.randomUUID();
   }
 }

@@ -9,7 +9,7 @@ import { Request, RequestInit, request_block, request_method, request_redirect, 
 import { Response, make_response } from "./response";
 import { abort_pipe_with, set_abort_hooks } from "./streams";
 import { URL, url_href } from "./url";
-import { define_global, wrong_argument } from "./util";
+import { define_global, require_event, wrong_argument } from "./util";
 
 set_abort_hooks(on_abort, off_abort);
 
@@ -175,6 +175,7 @@ class FetchCall extends ResponseCall {
 export function fetch(input: unknown, init: unknown = undefined): Promise<Response> {
   try {
     if (arguments.length === 0) throw wrong_argument("fetch", "ServiceWorkerGlobalScope", 1, "Request or string");
+    require_event();
     const request = fetch_request(input, init);
     check_scheme(request_url(request));
     if (request_method(request) === "CONNECT") throw new TypeError("Invalid HTTP method string: CONNECT");

@@ -91,8 +91,26 @@ function show(value: unknown, context: Context, depth: number, indent: number): 
   try {
     return show_object(value as object, context, depth, indent);
   } catch (error) {
-    return `[unprintable: ${error instanceof Error ? error.message : String(error)}]`;
+    return `[unprintable: ${reason_of(error)}]`;
   }
+}
+
+// What a getter or a trap threw; reading that may throw again.
+function reason_of(error: unknown): string {
+  try {
+    return error instanceof Error ? String(error.message) : String(error);
+  } catch {
+    return "its error cannot be read";
+  }
+}
+
+const DESCRIPTION_MAX = 16384;
+
+// One value for the log, whatever it is.
+export function describe(value: unknown): string {
+  const text = typeof value === "string" ? value : inspect(value);
+  return text.length <= DESCRIPTION_MAX ? text
+    : `${text.slice(0, DESCRIPTION_MAX)}... ${text.length - DESCRIPTION_MAX} more characters`;
 }
 
 function quote(text: string): string {
@@ -151,7 +169,7 @@ function show_object(value: object, context: Context, depth: number, indent: num
     return `[Circular *${number}]`;
   }
   const name = constructor_name(value);
-  const simple = show_simple(value, name, indent);
+  const simple = show_simple(value, name, context, depth, indent);
   const keys = own_keys(value);
   if (simple !== undefined && keys.length === 0) return simple;
   if (depth > context.depth_max) {
@@ -243,7 +261,7 @@ function buffer_items(bytes: Uint8Array, items: string[]): void {
 }
 
 // Things that are one text unless they carry properties.
-function show_simple(value: object, name: string | null, indent: number): string | undefined {
+function show_simple(value: object, name: string | null, context: Context, depth: number, indent: number): string | undefined {
   if (typeof value === "function") {
     const text = Function.prototype.toString.call(value);
     const fn = value as (...args: unknown[]) => unknown;
@@ -254,7 +272,7 @@ function show_simple(value: object, name: string | null, indent: number): string
     const kind = name ?? "Function";
     return fn.name === "" ? `[${kind} (anonymous)]` : `[${kind}: ${fn.name}]`;
   }
-  if (value instanceof Error) return show_error(value, indent);
+  if (value instanceof Error) return show_error(value, context, depth, indent);
   if (value instanceof Date) {
     return Number.isNaN(value.getTime()) ? "Invalid Date" : Date.prototype.toISOString.call(value);
   }
@@ -267,13 +285,20 @@ function show_simple(value: object, name: string | null, indent: number): string
   return undefined;
 }
 
-function show_error(error: Error, indent: number): string {
+function show_error(error: Error, context: Context, depth: number, indent: number): string {
   const stack = error.stack;
   let text = typeof stack === "string" && stack !== "" ? stack : Error.prototype.toString.call(error);
   if (!/\n\s+at /.test(text)) text = `[${text}]`;
-  if (Object.hasOwn(error, "cause")) {
-    text += ` {\n  [cause]: ${inspect(error.cause).replaceAll("\n", "\n  ")}\n}`;
-  }
+  const more: string[] = [];
+  const member = (name: string, value: unknown) => {
+    if (depth > context.depth_max) more.push(`[${name}]: [Object]`);
+    else more.push(`[${name}]: ${show(value, context, depth + 1, 0)}`);
+  };
+  context.seen.push(error);
+  if (Object.hasOwn(error, "cause")) member("cause", error.cause);
+  if (error instanceof AggregateError && Object.hasOwn(error, "errors")) member("errors", error.errors);
+  context.seen.pop();
+  if (more.length > 0) text += ` {\n  ${more.map((part) => part.replaceAll("\n", "\n  ")).join(",\n  ")}\n}`;
   return indent === 0 ? text : text.replaceAll("\n", "\n" + " ".repeat(indent));
 }
 

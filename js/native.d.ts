@@ -201,6 +201,8 @@ interface Hooks {
 
   // An Error the host throws or rejects with: "TypeError", "DataCloneError" (DOMException), ...
   makeError(name: string, message: string, flags: ErrorFlags): Error;
+  // Any value as console shows it, of bounded length; never throws.
+  describe(value: unknown): string;
 }
 
 declare const native: Native;

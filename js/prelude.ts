@@ -23,6 +23,7 @@ import { async_hooks } from "./async_context";
 import { completions } from "./calls";
 import { make_error } from "./errors";
 import { timer_due } from "./timers";
+import { describe } from "./inspect";
 import * as worker from "./worker";
 import { cloudflare_workers } from "./workers";
 
@@ -47,4 +48,5 @@ native.install({
   disconnected: worker.on_disconnected,
   ended: worker.on_ended,
   makeError: make_error,
+  describe,
 });

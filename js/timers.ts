@@ -3,7 +3,7 @@
 import { report_error } from "./errors";
 import { native } from "./host";
 import { Owned } from "./owners";
-import { AnyFunction, define_global, set_tag, wrong_argument } from "./util";
+import { AnyFunction, define_global, require_event, set_tag, wrong_argument } from "./util";
 import type { AbortSignal } from "./abort";
 
 class Timer extends Owned {
@@ -29,6 +29,7 @@ const timers = new Map<number, Timer>();
 const SCOPE = "ServiceWorkerGlobalScope";
 
 function start(callback: AnyFunction, delay: unknown, repeat: boolean, args: unknown[] | null): number {
+  require_event();
   const ms = Number(delay);
   const id = native.setTimer(ms > 0 ? Math.min(Math.trunc(ms), 0x7fffffff) : 0, repeat);
   const timer = new Timer(id, callback, args, repeat);
@@ -77,9 +78,11 @@ const functions = {
     return start(callback, delay, true, args.length === 0 ? null : args);
   },
   clearTimeout(id: unknown = undefined): void {
+    require_event();
     clear(id);
   },
   clearInterval(id: unknown = undefined): void {
+    require_event();
     clear(id);
   },
   queueMicrotask(callback: AnyFunction): void {

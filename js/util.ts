@@ -1,6 +1,8 @@
 // Small helpers that every API module uses: error texts as workerd words them, property
 // attributes, argument checks.
 
+import { native } from "./host";
+
 export type AnyFunction = (...args: any[]) => any;
 export type Constructor = abstract new (...args: any[]) => object;
 
@@ -19,6 +21,15 @@ export function wrong_constructor_argument(owner: string, index: number, type: s
 export function wrong_field(field: string, dict: string, type: string): TypeError {
   return new TypeError(
     `Incorrect type for the '${field}' field on '${dict}': the provided value is not of type '${type}'.`);
+}
+
+// What only a handler may do: its event pays for it and ends it.
+export function require_event(): void {
+  if (native.currentIo() === 0) {
+    throw new Error("Disallowed operation called within global scope. Asynchronous I/O (ex: fetch() or connect()), setting " +
+      "a timeout, and generating random values are not allowed within global scope. To fix this error, perform this " +
+      "operation within a handler. https://developers.cloudflare.com/workers/runtime-apis/handlers/");
+  }
 }
 
 export function unsupported(what: string): Error {

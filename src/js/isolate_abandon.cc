@@ -29,6 +29,17 @@ Reasons reasons(Tenure::Loss loss) {
   return r;
 }
 
+std::string_view name_of(Tenure::Loss loss) {
+  switch (loss) {
+    case Tenure::Loss::kNone: break;
+    case Tenure::Loss::kCpu: return "cpu_limit";
+    case Tenure::Loss::kBlocked: return "blocked";
+    case Tenure::Loss::kMemory: return "memory_limit";
+    case Tenure::Loss::kFatal: return "engine_failure";
+  }
+  return "unknown";
+}
+
 template <class Reply>
 void refuse(Reply& any, const JsError& error) {
   std::visit(
@@ -94,6 +105,9 @@ void IsolateHost::abandon(Tenure::Loss loss, const std::function<void(Cell&)>& c
   }
   for (auto& [index, cell] : std::exchange(cells_, {})) {
     bool is_guilty = guilty(*cell);
+    if (cell->state == Cell::State::kReady || cell->state == Cell::State::kStarting) {
+      log_reset(*cell, is_guilty ? name_of(loss) : "thread_of_another_object_lost");
+    }
     Callers& theirs = callers[cell];
     if (is_guilty || cell->state == Cell::State::kStarting || cell->in_section()) {
       theirs.waiting = cell->take_waiting();

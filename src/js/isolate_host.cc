@@ -182,6 +182,7 @@ Result<void> IsolateHost::load() {
   isolate_->SetData(0, this);
   isolate_->SetMicrotasksPolicy(v8::MicrotasksPolicy::kExplicit);
   isolate_->SetPromiseRejectCallback(on_promise_reject);
+  isolate_->SetHostImportModuleDynamicallyCallback(import_dynamically);
   isolate_->AddGCEpilogueCallback(after_gc, this, v8::kGCTypeMarkSweepCompact);
   isolate_->AddNearHeapLimitCallback(near_heap_limit, this);
   isolate_->SetAllowAtomicsWait(false);

@@ -206,6 +206,10 @@ class IsolateHost final : public NativeHost {
   // The present event when it is stateless: what it opens ends with it. 0 for cells.
   uint32_t stateless_io();
   JsError to_js_error(v8::Local<v8::Value> exception);
+  // What was thrown and nobody handled, for the log: as console shows it, with the frames of the source.
+  std::string describe_thrown(v8::Local<v8::Value> thrown);
+  // Text of user code for the log: frames lead to the source, and its length is bounded.
+  std::string log_text(std::string text);
   Body body_from_v8(v8::Local<v8::Value> value);
   // `io`: the event that the stream ends with; 0: it may outlive its event.
   v8::Local<v8::Value> body_to_v8(Body body, uint32_t io);
@@ -221,7 +225,7 @@ class IsolateHost final : public NativeHost {
  private:
   enum Hook : uint8_t {
     kSetWorker, kFetch, kScheduled, kConstruct, kCellFetch, kCellRpc, kCellAlarm, kDropCell,
-    kCallHead, kCallValue, kCallError, kTimer, kDisconnected, kEnded, kMakeError, kHookCount,
+    kCallHead, kCallValue, kCallError, kTimer, kDisconnected, kEnded, kMakeError, kDescribe, kHookCount,
   };
   // Calls that wait for an answer, and what they may have sent along, per isolate.
   static constexpr size_t kCallsMax = 100'000;
@@ -275,6 +279,8 @@ class IsolateHost final : public NativeHost {
   bool handle_termination(uint32_t io);
   void condemn();
   void add_abort(Cell& cell, JsError why);
+  // The line that operators search for: object_reset class=... id=... reason=...
+  void log_reset(const Cell& cell, std::string_view reason);
   // The turn uses the storage of the cell: it commits at its end.
   void touch(Cell& cell);
   bool call_hook(Hook hook, std::span<v8::Local<v8::Value>> arguments,
@@ -316,6 +322,11 @@ class IsolateHost final : public NativeHost {
   v8::Local<v8::Value> latin1(std::string_view text);
 
   static void on_promise_reject(v8::PromiseRejectMessage message);
+  static v8::MaybeLocal<v8::Promise> import_dynamically(v8::Local<v8::Context> context,
+                                                        v8::Local<v8::Data> options,
+                                                        v8::Local<v8::Value> referrer,
+                                                        v8::Local<v8::String> specifier,
+                                                        v8::Local<v8::FixedArray> assertions);
   static v8::MaybeLocal<v8::Module> resolve_module(v8::Local<v8::Context> context,
                                                    v8::Local<v8::String> specifier,
                                                    v8::Local<v8::FixedArray> assertions,

@@ -38,7 +38,7 @@ class IsolateHost::Allocator final : public v8::ArrayBuffer::Allocator {
 inline constexpr const char* kHookNames[] = {
     "setWorker", "fetch",    "scheduled", "construct", "cellFetch", "cellRpc",      "cellAlarm",
     "dropCell",  "callHead", "callValue", "callError", "timer",     "disconnected", "ended",
-    "makeError"};
+    "makeError", "describe"};
 
 // The modules of one isolate by name. Built-in ones are made when first imported.
 class IsolateHost::Modules {

@@ -155,6 +155,57 @@ v8::MaybeLocal<v8::Module> IsolateHost::resolve_module(v8::Local<v8::Context>,
   return host.find_module(resolve_specifier(to_utf8(isolate, specifier), from), from);
 }
 
+// `data` of the functions below: the promise of an import() and what it is to give.
+static void settle_import(const v8::FunctionCallbackInfo<v8::Value>& args, bool failed) {
+  v8::Local<v8::Context> context = args.GetIsolate()->GetCurrentContext();
+  v8::Local<v8::Array> data = args.Data().As<v8::Array>();
+  v8::Local<v8::Value> promise, exports;
+  if (!data->Get(context, 0).ToLocal(&promise) || !data->Get(context, 1).ToLocal(&exports)) return;
+  auto resolver = promise.As<v8::Promise::Resolver>();
+  (failed ? resolver->Reject(context, args[0]) : resolver->Resolve(context, exports)).FromMaybe(false);
+}
+static void import_done(const v8::FunctionCallbackInfo<v8::Value>& args) { settle_import(args, false); }
+static void import_failed(const v8::FunctionCallbackInfo<v8::Value>& args) { settle_import(args, true); }
+
+// import(): the module is there already or is loaded now; errors reject the promise.
+v8::MaybeLocal<v8::Promise> IsolateHost::import_dynamically(v8::Local<v8::Context> context,
+                                                            v8::Local<v8::Data>,
+                                                            v8::Local<v8::Value> referrer,
+                                                            v8::Local<v8::String> specifier,
+                                                            v8::Local<v8::FixedArray>) {
+  HostScope scope;
+  v8::Isolate* isolate = v8::Isolate::GetCurrent();
+  IsolateHost& host = isolate_host(isolate);
+  v8::EscapableHandleScope handles(isolate);
+  v8::Local<v8::Promise::Resolver> resolver;
+  if (!v8::Promise::Resolver::New(context).ToLocal(&resolver)) return {};
+  v8::TryCatch caught(isolate);
+  std::string from = to_utf8(isolate, referrer);
+  v8::Local<v8::Module> module;
+  v8::Local<v8::Value> evaluated;
+  bool ok = host.find_module(resolve_specifier(to_utf8(isolate, specifier), from), from).ToLocal(&module) &&
+            module->InstantiateModule(context, resolve_module).FromMaybe(false) &&
+            evaluate(module, context).ToLocal(&evaluated);
+  if (!ok) {
+    if (caught.HasTerminated() || !caught.HasCaught()) {
+      caught.ReThrow();
+      return {};
+    }
+    if (resolver->Reject(context, caught.Exception()).IsNothing()) return {};
+    return handles.Escape(resolver->GetPromise());
+  }
+  // What came out of the module is promised when its top level has ended.
+  v8::Local<v8::Value> ends[] = {resolver, module->GetModuleNamespace()};
+  v8::Local<v8::Array> data = v8::Array::New(isolate, ends, 2);
+  v8::Local<v8::Function> on_done, on_failed;
+  if (!v8::Function::New(context, import_done, data).ToLocal(&on_done) ||
+      !v8::Function::New(context, import_failed, data).ToLocal(&on_failed) || !evaluated->IsPromise() ||
+      evaluated.As<v8::Promise>()->Then(context, on_done, on_failed).IsEmpty()) {
+    return {};
+  }
+  return handles.Escape(resolver->GetPromise());
+}
+
 Result<void> IsolateHost::load_modules() {
   v8::Local<v8::Context> context = context_.Get(isolate_);
   modules_ = std::make_unique<Modules>();

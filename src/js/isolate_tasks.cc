@@ -25,9 +25,7 @@ void IsolateHost::watch_tasks() {
     HostScope scope;
     IsolateHost& host = isolate_host(v8::Isolate::GetCurrent());
     if (host.isolate_->IsExecutionTerminating()) return;
-    JsError error = host.to_js_error(thrown);
-    host.services_.log(LogLevel::kError,
-                       "Uncaught " + (error.stack.empty() ? error.name + ": " + error.message : error.stack));
+    host.services_.log(LogLevel::kError, "Uncaught " + host.describe_thrown(thrown));
   });
 }
 

@@ -10,6 +10,9 @@ namespace celld::js {
 
 namespace {
 
+// One entry of the log; what is longer is cut.
+constexpr size_t kLogBytesMax = 256 << 10;
+
 // The runtime's own frames tell the user nothing.
 void drop_own_frames(std::string& stack) {
   size_t at = 0;
@@ -172,18 +175,26 @@ bool IsolateHost::handle_termination(uint32_t io) {
   // Whatever cell the turn was in, it was left in the middle.
   const JsError error{"Error", "Durable Object exceeded its CPU time limit and was reset.", {},
                       kObjectReset};
+  size_t before = aborts_.size();
   for (Cell* cell : touched_) add_abort(*cell, error);
   if (turn_frame_.cell >= 0) {
     if (Cell* owner = cell(turn_frame_.cell)) add_abort(*owner, error);
+    for (size_t i = before; i < aborts_.size(); ++i) log_reset(*aborts_[i].first, "cpu_limit");
   } else {
     fail_event_now(io, JsError{"Error", "Worker exceeded CPU time limit.", {}, 0});
   }
   return false;
 }
 
+void IsolateHost::log_reset(const Cell& cell, std::string_view reason) {
+  services_.log(LogLevel::kError, "object_reset class=" + cell.class_name + " id=" + cell.hex +
+                                      " reason=" + std::string(reason));
+}
+
 void IsolateHost::condemn() {
   condemned_ = true;
   for (auto& [index, cell] : cells_) {
+    log_reset(*cell, "memory_limit");
     add_abort(*cell, JsError{"Error", "Durable Object's isolate exceeded its memory limit and was reset.",
                              {}, kObjectReset});
   }
@@ -291,11 +302,27 @@ void IsolateHost::on_promise_reject(v8::PromiseRejectMessage message) {
 // In a turn. A message or a stack may be code of the user.
 void IsolateHost::report_unhandled() {
   for (auto& [promise, value] : std::exchange(unhandled_, {})) {
-    JsError error = to_js_error(value.Get(isolate_));
-    services_.log(LogLevel::kError,
-                  "Uncaught (in promise) " + (error.stack.empty() ? error.name + ": " + error.message
-                                                                  : error.stack));
+    services_.log(LogLevel::kError, "Uncaught (in promise) " + describe_thrown(value.Get(isolate_)));
   }
+}
+
+std::string IsolateHost::describe_thrown(v8::Local<v8::Value> thrown) {
+  v8::Local<v8::Value> arguments[] = {thrown};
+  v8::Local<v8::Value> text;
+  if (!call_hook(kDescribe, arguments, &text) || !text->IsString()) return "an error that cannot be shown";
+  return log_text(to_utf8(isolate_, text));
+}
+
+std::string IsolateHost::log_text(std::string text) {
+  if (text.size() > kLogBytesMax) {
+    size_t end = kLogBytesMax;
+    while (end > 0 && (text[end] & 0xc0) == 0x80) --end;  // no half characters
+    text = text.substr(0, end) + "... " + std::to_string(text.size() - end) + " more bytes";
+  }
+  if (text.find("\n    at ") == std::string::npos) return text;
+  if (code_->remap_stack) text = code_->remap_stack(text);
+  drop_own_frames(text);
+  return text;
 }
 
 }  // namespace celld::js

@@ -344,15 +344,12 @@ void log(Args args) {
                : level == "warn" ? LogLevel::kWarn
                : level == "error" ? LogLevel::kError
                                   : LogLevel::kLog;
-  host.services().log(l, text(args, 1));
+  host.services().log(l, host.log_text(text(args, 1)));
 }
 
 void report_error(Args args) {
   IsolateHost& host = isolate_host(args.GetIsolate());
-  JsError error = host.to_js_error(args[0]);
-  host.services().log(LogLevel::kError,
-                      "Uncaught " + (error.stack.empty() ? error.name + ": " + error.message
-                                                         : error.stack));
+  host.services().log(LogLevel::kError, "Uncaught " + host.describe_thrown(args[0]));
 }
 
 constexpr NativeFunction kTable[] = {
