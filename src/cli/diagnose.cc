@@ -40,7 +40,11 @@ void print_line(const ProbeLine& line) {
 Result<bool> run(const DiagnoseBucketOptions& options) {
   boost::asio::io_context io;
   AsioWorld world(io);
-  HttpTransportFactory transports = [&] { return std::make_unique<CurlTransport>(io, world); };
+  HttpTransportFactory transports = [&] {
+    CurlTransportOptions transport;
+    transport.proxy_from_environment = true;
+    return std::make_unique<CurlTransport>(io, world, transport);
+  };
   StoreOptions store_settings = store_options(options.bucket);
   store_settings.dialect = std::make_shared<StoreDialect>();
   // What the store answers counts, not what repeating makes of it.

@@ -80,7 +80,7 @@ Task<Result<std::string>> TokenCache::get(Deadline deadline) {
     fetched = true;
     bool notified = co_await state->changed.wait_until(deadline);
     if (!notified) {
-      co_return fail(Error::deadline(state->source->describe() + ": no token before the deadline"));
+      co_return fail(deadline.error(state->source->describe() + ": no token in time"));
     }
   }
 }

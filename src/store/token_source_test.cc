@@ -92,6 +92,15 @@ TEST_F(TokenCacheTest, a_wait_ends_at_the_deadline) {
   EXPECT_EQ(token.error().code, ErrorCode::kDeadline);
 }
 
+TEST_F(TokenCacheTest, a_wait_ends_when_the_caller_cancels) {
+  Cancellation cancellation;
+  Deadline deadline = Deadline::never().cancelled_by(cancellation);
+  world.call_at(world.now() + std::chrono::milliseconds(100), [&] { cancellation.cancel(); });
+  auto token = world.run(cache.get(deadline));
+  ASSERT_FALSE(token);
+  EXPECT_EQ(token.error().code, ErrorCode::kCancelled);
+}
+
 TEST_F(TokenCacheTest, a_refused_token_is_replaced_but_not_a_later_one) {
   EXPECT_EQ(get(), "token-1");
   cache.invalidate("token-0");

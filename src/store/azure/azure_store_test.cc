@@ -281,6 +281,8 @@ TEST_F(AzureStoreTest, a_virtual_machine_asks_its_metadata_service_once) {
   EXPECT_EQ(transport->calls[0].url,
             "http://169.254.169.254/metadata/identity/oauth2/token?api-version=2018-02-01&"
             "resource=https%3A%2F%2Fstorage.azure.com%2F&client_id=me");
+  EXPECT_TRUE(transport->calls[0].direct) << "the metadata service is not behind a proxy";
+  EXPECT_FALSE(transport->calls[1].direct);
   EXPECT_EQ(transport->header("authorization"), "Bearer tok-1");
   reply(202);
   ASSERT_TRUE(world.run(store->remove("k", Deadline::never())));

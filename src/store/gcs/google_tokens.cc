@@ -100,8 +100,8 @@ class MetadataServer final : public HttpTokenSource {
     call.method = "GET";
     call.url = origin_ + "/computeMetadata/v1/instance/service-accounts/default/token?scopes=" +
                percent_encode(kScope, Slash::kEncode);
-    call.headers.emplace_back("metadata-flavor", "Google");
     call.direct = true;
+    call.headers.emplace_back("metadata-flavor", "Google");
     return call;
   }
 
