@@ -12,6 +12,8 @@
  * holds with: -DS=3 -DTAKERS=1 -DSPLIT=1
  * holds with: -DS=3 -DTAKERS=1
  * holds with: -DS=2 -DTAKERS=2 -DLATE=0
+ * holds with: -DS=3 -DTAKERS=1 -DLATE=0 -DLOSS=1
+ * holds with: -DS=3 -DTAKERS=1 -DLATE=0 -DLOSS=2
  */
 
 #define ack_before_durable         1  /* breaks acknowledged_is_restored: acknowledges what is only sent */
@@ -29,22 +31,28 @@
 #define claim_before_recovery     13  /* breaks acknowledged_is_restored */
 #define list_before_recovery      14  /* breaks acknowledged_is_restored: the prefix is listed too early */
 #define fence_without_freeze      15  /* breaks acknowledged_is_restored: the record stays open */
-#define mark_from_open_record     16  /* breaks acknowledged_is_restored: `drained` of the version before fencing [-DS=2 -DTAKERS=2 -DLATE=0] */
-#define skip_fence                17  /* breaks acknowledged_is_restored */
-#define fence_once                18  /* breaks acknowledged_is_restored: looks for the end, fences there, whoever won */
-#define unknown_fence_is_applied  19  /* breaks acknowledged_is_restored */
-#define pass_over_fence           20  /* breaks prefix_is_final: looks for the first free slot, also above a fence [-DS=2 -DTAKERS=2 -DLATE=0] */
-#define read_before_fence         21  /* breaks acknowledged_is_restored: what is found before the fence is all */
-#define failed_list_is_empty      22  /* breaks acknowledged_is_restored */
-#define recover_one_cell          23  /* breaks acknowledged_is_restored: only the tail of the cell that is wanted [-DS=2 -DTAKERS=2 -DLATE=0] */
-#define forget_tail_alarms        24  /* breaks alarms_are_told */
-#define collect_fence             25  /* breaks acknowledged_is_restored: a fence is deleted like other slots */
+#define skip_fence                16  /* breaks acknowledged_is_restored */
+#define fence_once                17  /* breaks acknowledged_is_restored: looks for the end, fences there, whoever won */
+#define unknown_fence_is_applied  18  /* breaks acknowledged_is_restored */
+#define pass_over_fence           19  /* breaks prefix_is_final: looks for the first free slot, also above a fence [-DS=2 -DTAKERS=2 -DLATE=0] */
+#define read_before_fence         20  /* breaks acknowledged_is_restored: what is found before the fence is all */
+#define failed_list_is_empty      21  /* breaks acknowledged_is_restored */
+#define recover_one_cell          22  /* breaks acknowledged_is_restored: only the tail of the cell that is wanted [-DS=2 -DTAKERS=2 -DLATE=0] */
+#define forget_tail_alarms        23  /* breaks alarms_are_told */
+#define missing_is_recovered      24  /* breaks acknowledged_is_restored: without a record there is nothing to recover [-DS=3 -DTAKERS=1 -DLATE=0 -DLOSS=1] */
+#define look_only_above           25  /* breaks acknowledged_is_restored: a hole where the LIST showed a slot is the end [-DS=3 -DTAKERS=1 -DLATE=0 -DLOSS=2] */
+#define no_look_above_fence       26  /* breaks acknowledged_is_restored: any hole is the end [-DS=3 -DTAKERS=1 -DLATE=0 -DLOSS=1] */
+#define delete_unmarked           27  /* breaks acknowledged_is_restored: slots go before a later one tells that they are drained [-DS=3 -DTAKERS=1 -DLATE=0 -DLOSS=1] */
+#define collect_fence             28  /* breaks acknowledged_is_restored: a fence is deleted like other slots */
 #include "promise.h"
 #ifndef SPLIT
 #define SPLIT 0
 #endif
 #ifndef LATE
 #define LATE 1
+#endif
+#ifndef LOSS
+#define LOSS 0                /* of the record: 1 it is deleted, 2 it is put back in an old version */
 #endif
 #ifndef TAKERS
 #define TAKERS 2
@@ -63,10 +71,12 @@
 #define drainable(i) ((SPLIT && (i) == 2) -> 1 : (i))
 
 /* The bucket. */
-mtype = { EMPTY, DATA, FENCE, OPEN, FENCING, RECOVERED };
+mtype = { EMPTY, DATA, FENCE, OPEN, FENCING, RECOVERED, MISSING };
 mtype slot[F + 1] = EMPTY;    /* journal/D/<i>.jnl */
+byte mark_in[S + 1];          /* what slot i tells of `drained` */
 mtype state = OPEN;           /* nodes/D.json: state, drained, version */
 byte drained, version;
+bool lost;                    /* in the record: whoever wrote it anew found none */
 byte prefix;                  /* commits in LTX objects, of both cells */
 byte index, tail_index;       /* commits whose alarms are told by D's shards and by the recoverers' */
 /* The network: what may still arrive. */
@@ -74,6 +84,8 @@ byte sent;                    /* creates of slots 1 to sent */
 byte created;                 /* of these, arrived at least once */
 byte fences;                  /* creates of a fence, a bit for each slot */
 byte dead;                    /* deletes of slots 1 to dead */
+bool over;                    /* deletes of what a recoverer has done with */
+bool gone;                    /* the record was lost, or put back in an old version */
 /* What really happened. */
 byte acked, claimed, restored;
 
@@ -85,23 +97,33 @@ promise(alarms_are_told);
 
 /* PUT of an LTX object; a prefix that was restored from may not grow. */
 #define put(commits) prefix = prefix | (commits); must(prefix_is_final, (prefix & claimed & ~restored) == 0)
-/* The last version of the record. What nobody looks at any more is cleared, so that fewer states differ. */
-#define recovered state = RECOVERED; version = 15; drained = 0; index = 0; tail_index = 0
+/* A version of the record that D never wrote. What nobody looks at any more is cleared, so that fewer states differ. */
+#define recovered state = RECOVERED; version = 15; over = true; lost = false; drained = 0; index = 0; tail_index = 0
 #if S == 3
+#define top_of(x) ((x(3)) -> 3 : ((x(2)) -> 2 : ((x(1)) -> 1 : 0)))
 #define each_slot(x) x(1) x(2) x(3)
 #else
+#define top_of(x) ((x(2)) -> 2 : ((x(1)) -> 1 : 0))
 #define each_slot(x) x(1) x(2)
 #endif
+#define is_data(i) slot[i] == DATA
+#define is_there(i) slot[i] != EMPTY
+#define newest_mark mark_in[top_of(is_data)]     /* Recoverer::newest_mark; mark_in[0] is 0 */
+
+/* Journal::delete_through: what the mark in a durable slot has passed */
+#define passed(i) ((mark_in[i] < known && !broken(delete_unmarked)) -> mark_in[i] : known)
+#define delete_slots dead = (passed(durable) > dead -> passed(durable) : dead)
 
 active proctype D() {
   bool renewed, told, closing;
   byte durable, cut, known, known_version, attempts, applied, puts;
   do
   /* Journal::pump, create_slot, advance */
-  :: atomic { !closing && sent < S -> sent++ }
-  :: atomic { durable < sent && ((created & bit(durable + 1)) || broken(unknown_create_is_applied)) -> durable++ }
+  :: atomic { !closing && sent < S -> sent++; mark_in[sent] = known }
+  :: atomic { durable < sent && ((created & bit(durable + 1)) || broken(unknown_create_is_applied)) -> durable++;
+              delete_slots }
 #define fenced_at(i) :: atomic { durable < i && i <= sent && slot[i] == FENCE -> \
-                                 must(stops_only_when_taken, state != OPEN); goto stop }
+                                 must(stops_only_when_taken, state != OPEN || gone); goto stop }
   each_slot(fenced_at)
   /* the output gates */
   :: atomic { (upto(durable) & ~acked) -> acked = acked | upto(durable);
@@ -126,7 +148,7 @@ active proctype D() {
   :: atomic { cut > known && !(attempts & bit(cut)) &&
               (told || (puts == 3 && broken(mark_before_alarms)) || (puts && broken(mark_after_one_cell))) ->
               attempts = attempts | bit(cut) }
-  :: atomic { !renewed && attempts == 0 -> renewed = true;
+  :: atomic { !LOSS && !renewed && attempts == 0 -> renewed = true;
               attempts = bit(broken(renew_old_mark) -> 0 : known) }
 #define arrives(i) :: atomic { (attempts & bit(i)) && version == known_version -> \
                                drained = i; version++; applied = i + 1 }
@@ -136,9 +158,9 @@ active proctype D() {
                  :: broken(renew_old_mark) -> known = (applied - 1 > known -> applied - 1 : known)
                  :: else -> known = applied - 1 fi;
               known_version++; attempts = 0; applied = 0;
-              dead = (known > dead -> known : dead) }      /* Journal::delete_through */
+              delete_slots }
   :: atomic { (version != known_version + (applied -> 1 : 0) || (applied && broken(retry_blindly))) ->
-              must(stops_only_when_taken, state != OPEN); goto stop }
+              must(stops_only_when_taken, state != OPEN || gone); goto stop }
   /* Core::close: everything drained, then the record says recovered */
   :: atomic { !closing && attempts == 0 && version == known_version &&
               ((known == sent && durable == sent) || broken(close_undrained)) -> closing = true }
@@ -152,30 +174,39 @@ active proctype Network() {
 #define create_arrives(i) :: atomic { i <= sent && slot[i] == EMPTY && (LATE || !(created & bit(i))) -> slot[i] = DATA; created = created | bit(i) }
 #define fence_arrives(i)  :: atomic { (fences & bit(i)) && slot[i] == EMPTY -> slot[i] = FENCE }
 #define delete_arrives(i) :: atomic { i <= dead && slot[i] != EMPTY -> slot[i] = EMPTY }
-#define collect(i)        :: atomic { state == RECOVERED && slot[i] == DATA -> slot[i] = EMPTY } /* Recoverer::delete_slots */
-#define collect_any(i)    :: atomic { state == RECOVERED && broken(collect_fence) && slot[i] == FENCE -> slot[i] = EMPTY }
+#define collect(i)        :: atomic { over && slot[i] == DATA -> slot[i] = EMPTY } /* Recoverer::delete_slots */
+#define collect_any(i)    :: atomic { over && broken(collect_fence) && slot[i] == FENCE -> slot[i] = EMPTY }
 end:
   do
-  each_slot(create_arrives) each_slot(delete_arrives) each_slot(fence_arrives) fence_arrives(F) each_slot(collect)
+  each_slot(create_arrives) each_slot(fence_arrives) fence_arrives(F) each_slot(collect)
+  delete_arrives(1) delete_arrives(2)                      /* the last slot goes only with the others, see collect */
   each_slot(collect_any) collect_any(F)  /* broken */
+#if LOSS == 1                 /* somebody deletes the record by hand, or Recoverer::forget does */
+  :: atomic { !gone -> gone = true; state = MISSING; version = 14; drained = 0; lost = false }
+#elif LOSS == 2               /* it is back as the node once created it */
+  :: atomic { !gone && version > 0 -> gone = true; state = OPEN; version = 0; drained = 0 }
+#endif
   od
 }
 
 proctype Taker(byte cell) {
-  byte mark, seen, at, fence, found;
+  byte mark, seen, at, fence, found, top;
   if :: broken(claim_before_recovery) -> goto list :: broken(list_before_recovery) -> found = prefix & cell :: else fi;
-look:                                                      /* Recoverer::look */
+look:                                                      /* Recoverer::look, recover_alone */
   atomic {
-    at = 0; fence = 0;
+    at = 0; fence = 0; top = 0;
     if :: state == OPEN -> mark = drained; seen = version
+       :: state == MISSING && !broken(missing_is_recovered) ->
+          state = FENCING; version = 13; lost = true; goto look
        :: state == FENCING -> seen = version;
-          if :: broken(mark_from_open_record) :: else -> mark = drained fi
-       :: state == RECOVERED -> mark = 0; seen = 0; goto list fi;
-    at = mark + 1;
+          mark = drained;
+          if :: lost && newest_mark > mark -> mark = newest_mark :: else fi
+       :: state == RECOVERED || (state == MISSING && broken(missing_is_recovered)) -> mark = 0; seen = 0; goto list fi;
     if :: state == FENCING || broken(fence_without_freeze) -> goto walk :: else fi };
-  atomic { if :: version == seen -> state = FENCING; version++ :: else fi; goto look };
+  atomic { if :: version == seen && state == OPEN -> state = FENCING; version++ :: else fi; goto look };
 
 walk:                                                      /* Recoverer::fence_journal */
+  atomic { top = top_of(is_there); at = mark + 1 };
   do
   :: atomic { slot[at] == DATA -> at++ }
   :: atomic { slot[at] == FENCE && !broken(pass_over_fence) -> fence = at; break }
@@ -194,23 +225,28 @@ walk:                                                      /* Recoverer::fence_j
         do :: atomic { slot[at] == DATA -> at++ } :: atomic { slot[at] == FENCE -> break }  /* broken */
            :: atomic { slot[at] == EMPTY -> slot[at] = FENCE } od  /* broken */
      :: else fi;
+  /* Recoverer::recover_fenced: a hole may be a slot that was drained and deleted, if the mark is not the last one. */
+  atomic {
+    if :: (lost || (top >= fence && (top > fence || !broken(look_only_above)))) && newest_mark >= fence && !broken(no_look_above_fence) ->
+          mark = newest_mark; fence = 0; goto walk
+       :: else -> top = 0 fi };
 
   at = mark + 1;                                           /* Recoverer::read_slots */
   do
   :: atomic { at < fence ->
        if :: slot[at] == DATA -> at++
-          :: slot[at] == EMPTY -> must(needed_slot_exists, state != FENCING); goto look
+          :: slot[at] == EMPTY -> must(needed_slot_exists, state != FENCING || gone); goto look
           :: slot[at] == FENCE -> if :: broken(pass_over_fence) -> at++ :: else -> goto look fi fi }
   :: atomic { at >= fence -> at = 0; break }
   od;
-  if :: version == seen || broken(fence_without_freeze) :: else -> goto look fi;
+  if :: (version == seen && state == FENCING) || broken(fence_without_freeze) :: else -> goto look fi;
 
   if :: broken(recover_one_cell) && cell != CELL_A :: else -> atomic { put(between(mark, fence - 1) & CELL_A) } fi;
   if :: broken(recover_one_cell) && cell != CELL_B :: else -> atomic { put(between(mark, fence - 1) & CELL_B) } fi;
   if :: broken(forget_tail_alarms) :: else -> atomic { tail_index = tail_index | between(mark, fence - 1) } fi;
   atomic {
     if :: broken(fence_without_freeze) -> goto list :: else fi;
-    if :: version == seen -> must(alarms_are_told, (prefix & ~(index | tail_index)) == 0); recovered
+    if :: version == seen && state == FENCING -> must(alarms_are_told, over || (prefix & ~(index | tail_index)) == 0); recovered
        :: else fi;
     goto look };
 

@@ -236,7 +236,7 @@ Task<Result<Recoverer::Fence>> Recoverer::fence_journal(NodeId node, Slot draine
   CO_TRY_ASSIGN(std::vector<ListedObject> listed,
                 co_await bucket_.list_all(prefix, after, kSlotsMax, deadline));
   auto fenced_at = [&](Slot slot) {
-    return Fence{slot, !listed.empty() && listed.back().key > journal_key(node, slot)};
+    return Fence{slot, !listed.empty() && listed.back().key >= journal_key(node, slot)};
   };
   size_t run = 0;
   while (run < listed.size() && listed[run].key == journal_key(node, Slot(at.value + run))) ++run;

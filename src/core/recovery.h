@@ -63,7 +63,7 @@ class Recoverer {
   Task<Result<bool>> recover_fenced(PeerState state, Deadline deadline);
   struct Fence {
     Slot slot;
-    bool more = false;  // a LIST showed something above it
+    bool more = false;  // a LIST showed something there or above
   };
   // Creates the fence, above `drained`.
   Task<Result<Fence>> fence_journal(NodeId node, Slot drained, Deadline deadline);
