@@ -12,7 +12,7 @@ import {
 } from "./request";
 import { Response, make_response } from "./response";
 import { has_body, take_native_body } from "./body";
-import { INTERNAL, define_global, expose, noop, own_value, set_own, set_tag, unsupported, wrong_argument } from "./util";
+import { INTERNAL, define_global, expose, noop, own_value, require_event, set_own, set_tag, unsupported, wrong_argument } from "./util";
 
 const SURROGATE = /[\ud800-\udfff]/;
 const NAMES_MAX = 2048; // ids kept per namespace
@@ -98,6 +98,7 @@ export class DurableObjectNamespace {
 
   get(id: DurableObjectId, options: { locationHint?: unknown } | undefined = undefined): DurableObject {
     if (!(id instanceof DurableObjectId)) throw wrong_argument("get", "DurableObjectNamespace", 1, "DurableObjectId");
+    require_event();
     void options; // where a cell lives is celld's affair
     if (id_namespace(id) !== this.#ns) throw new TypeError("Durable Object ID is not valid for this namespace.");
     return make_stub(this.#ns, id);

@@ -172,9 +172,9 @@ interface Hooks {
   // Built-in modules by specifier: "cloudflare:workers" and others; each value's own enumerable
   // properties are the exports. A specifier that is missing here stops the load by name.
   modules: Record<string, Record<string, unknown>>;
-  // After the main module was evaluated. Returns "" or what is wrong with it (a bound class that
-  // is not exported, ...). May be called once per context.
-  setWorker(namespace: Record<string, unknown>, env: EnvSpec): string;
+  // Before the main module is evaluated, without a namespace, and after it, with the same env. Returns
+  // "" or what is wrong with the module (a bound class that is not exported, ...).
+  setWorker(namespace: Record<string, unknown> | undefined, env: EnvSpec): string;
 
   // --- events. Each ends in one answer native (see above), perhaps later. ---
   fetch(io: Io, entrypoint: string, method: string, url: string, headers: HeaderBlock, body: Body,

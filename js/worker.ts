@@ -12,7 +12,7 @@ import { Request, client_gone, forget_client, make_request } from "./request";
 import { Response, send_response } from "./response";
 import { Cell, make_state } from "./state";
 import { ReadableStream, WritableStream } from "./streams";
-import { INTERNAL, expose, unsupported, wrong_argument } from "./util";
+import { INTERNAL, expose, set_own, unsupported, wrong_argument } from "./util";
 import { hold_until } from "./wait_until";
 import { DurableObject, WorkerEntrypoint, env, loopback } from "./workers";
 
@@ -66,13 +66,29 @@ class ScheduledController {
 }
 expose(ScheduledController, "ScheduledController");
 
-export function set_worker(namespace: Record<string, unknown>, spec: EnvSpec): string {
+// The env, which modules may read while they are evaluated.
+function prepare(spec: EnvSpec): void {
+  configure(spec);
+  for (const key of Object.keys(spec.vars)) set_own(env, key, spec.vars[key]);
+  for (let ns = 0; ns < spec.namespaces.length; ns++) {
+    const { binding, className } = spec.namespaces[ns]!;
+    const bound: DurableObjectNamespace = make_namespace(ns);
+    if (binding !== "") set_own(env, binding, bound);
+    set_own(loopback, className, bound);
+  }
+}
+
+// By the call before the evaluation.
+let prepared = false;
+
+export function set_worker(namespace: Record<string, unknown> | undefined, spec: EnvSpec): string {
+  if (!prepared) prepare(spec);
+  prepared = namespace === undefined;
+  if (namespace === undefined) return "";
   exports = namespace;
   entrypoints.clear();
-  configure(spec);
   const missing = [];
   classes = [];
-  for (const key of Object.keys(spec.vars)) env[key] = spec.vars[key];
   for (let ns = 0; ns < spec.namespaces.length; ns++) {
     const { binding, className } = spec.namespaces[ns]!;
     const found = namespace[className];
@@ -82,9 +98,6 @@ export function set_worker(namespace: Record<string, unknown>, spec: EnvSpec): s
       continue;
     }
     classes[ns] = found as ClassExport;
-    const bound: DurableObjectNamespace = make_namespace(ns);
-    if (binding !== "") env[binding] = bound;
-    loopback[className] ??= bound;
   }
   return missing.join("; ");
 }

@@ -210,6 +210,8 @@ Result<void> IsolateHost::load_modules() {
   v8::Local<v8::Context> context = context_.Get(isolate_);
   modules_ = std::make_unique<Modules>();
   v8::TryCatch caught(isolate_);
+  // Modules may read the env while they are evaluated.
+  TRY(install_worker(v8::Undefined(isolate_)));
   v8::Local<v8::Module> main;
   v8::Local<v8::Value> evaluated;
   if (!find_module(code_->main, "the configuration").ToLocal(&main) ||

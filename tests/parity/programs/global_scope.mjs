@@ -1,5 +1,7 @@
+// objects: Early
 // What code may do while its module is evaluated.
-import { worker } from "../lib/harness.mjs";
+import { env } from "cloudflare:workers";
+import { object, worker } from "../lib/harness.mjs";
 
 const early = [];
 const later = [];
@@ -36,6 +38,18 @@ at_start("Date.now", () => Date.now());
 at_start("performance.now", () => performance.now());
 at_start("import()", () => import("cloudflare:workers"));
 
+at_start("idFromName", () => env.Early.idFromName("a").name);
+at_start("newUniqueId", () => env.Early.newUniqueId().toString().length);
+at_start("getByName", () => env.Early.getByName("a"));
+at_start("get", () => env.Early.get(env.Early.idFromName("a")));
+const early_env = Object.keys(env).sort();
+
+export class Early extends object({
+  async an_object({ say }) {
+    say("env", early_env);
+  },
+}) {}
+
 export default worker({
   async at_the_start({ say }) {
     await Promise.all(later);
@@ -55,4 +69,4 @@ export default worker({
       say(name, [error.constructor.name, error.message.includes(`"${name}"`)]);
     }
   },
-});
+}, { Early });
