@@ -88,7 +88,8 @@ Result<std::string> run_now(const std::string& command, const std::atomic<bool>&
   int status = 0;
   bool reaped = false;
   while (out_open || err_open) {
-    if (!killed && abandoned.load(std::memory_order_relaxed)) {
+    const bool flood = output.size() > kOutputBytesMax;
+    if (!killed && (flood || abandoned.load(std::memory_order_relaxed))) {
       ::kill(-pid, SIGKILL);
       killed = true;
     }
@@ -110,6 +111,7 @@ Result<std::string> run_now(const std::string& command, const std::atomic<bool>&
     }
     ::poll(nullptr, 0, kLookMs);
   }
+  if (output.size() > kOutputBytesMax) return fail(Error::invalid("printed more than 64 KiB"));
   if (killed) return fail(Error::deadline("did not end in time and was killed"));
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     std::string how = WIFSIGNALED(status) ? "was ended by signal " + std::to_string(WTERMSIG(status))
@@ -117,7 +119,6 @@ Result<std::string> run_now(const std::string& command, const std::atomic<bool>&
     if (!complaint.empty()) how += ": " + printable_key(complaint);
     return fail(Error::invalid(std::move(how)));
   }
-  if (output.size() > kOutputBytesMax) return fail(Error::invalid("printed more than 64 KiB"));
   return output;
 }
 
