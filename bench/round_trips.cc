@@ -438,8 +438,9 @@ void lose_a_node() {
     BenchNode victim(room, "victim");
     BenchNode heir(room, "heir");
     prepare(room, victim);
-    heir.start();
-    room.world.run_for(seconds(11));  // the victim's lease ends
+    room.world.run_for(seconds(11));  // its lease ends
+    Result<void> up = room.run(heir.core->start());
+    CHECK(up) << up.error().message;
     Cost cost = measure(room, heir, [&] { own_all(room, heir, cells); });
     report("takeover of a dead node with 5 undrained slots, all its 50 cells at once", trips(cost));
     promise("a takeover costs at most 8 requests a cell", cost.requests <= 8 * kCells);
@@ -503,6 +504,8 @@ uint64_t idle_minute(unsigned cells, bool print) {
     report("idle node with " + std::to_string(cells) + " cells, one minute", numbers);
     // TTL/3 apart, one more for the phase.
     promise("an idle node writes its lease once per TTL/3", renewals <= 19);
+    promise("an idle node lists nothing", node.data->counts()[StoreOp::kList].requests == 0);
+    promise("an idle node asks for newcomers once a minute", requests <= 2);
   }
   node.stop();
   return requests + renewals;

@@ -6,6 +6,7 @@
 // recoverer every alarm.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -55,6 +56,13 @@ class AlarmKeeper {
   std::optional<WallMs> alarm_of(const CellId& cell) const;
   // The cell is not ours any more.
   void disown(const CellId& cell);
+  // A cell was released with an alarm, whose entry is in the bucket: on_released hears of it.
+  void released(const std::string& entry_key, WallMs due) {
+    if (on_released_) on_released_(entry_key, due);
+  }
+  void on_released(std::function<void(const std::string&, WallMs)> heard) {
+    on_released_ = std::move(heard);
+  }
 
   // Hints that the alarm of a cell that this node does not own is due at `at`, once. At most
   // `kForeignHintsMax` are kept.
@@ -99,6 +107,7 @@ class AlarmKeeper {
   std::unordered_map<CellId, Alarm> alarms_;  // of owned cells
   std::set<Due> queue_;                       // of owned cells, by next_hint
   std::set<Due> foreign_;
+  std::function<void(const std::string&, WallMs)> on_released_;
   unsigned shards_ = 1;
   std::vector<std::map<CellId, WallMs>> durable_;  // by shard: what the index should say
   std::set<unsigned> dirty_;

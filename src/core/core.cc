@@ -117,6 +117,14 @@ Task<Result<void>> Core::Impl::start() {
     CO_TRY(co_await recoverer_.recover(predecessor, recovery));
   }
   CO_TRY(co_await lease_.open());
+  Deadline announcing = world_.deadline_in(kStartTime);
+  Result<void> announced = co_await scanner_.announce(announcing);
+  if (!announced) {
+    lease_.abandon();
+    Deadline ending = world_.deadline_in(std::chrono::seconds(1));
+    co_await lease_.join(ending);
+    co_return fail(announced.error().at("joining the fleet"));
+  }
   drainer_.start();
   alarms_.start();
   scanner_.start();

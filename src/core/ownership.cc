@@ -264,7 +264,7 @@ Task<Result<void>> Ownership::claim(CellId cell, std::shared_ptr<Pending> pendin
     }
 
     if (current.node != self_) {
-      CO_TRY_ASSIGN(PeerState owner, co_await recoverer_.look(current.node, deadline));
+      CO_TRY_ASSIGN(PeerState owner, co_await recoverer_.look_before_claim(current.node, deadline));
       if (owner.kind == PeerState::kLive) {
         // Wait for its lease to end or for the release, whichever comes first.
         Duration left = milliseconds(owner.record.expires.value - world_.wall_now().value + 1);
@@ -503,6 +503,7 @@ Task<Result<void>> Ownership::release(CellId cell) {
     co_await sleep_for(world_, pause);
   }
   alarms_.disown(cell);
+  if (record.alarm) alarms_.released(unowned_entry_key(cell, *record.alarm, record.epoch), *record.alarm);
   cells_.erase(cell);
   progress_.notify_all();
   co_return Result<void>{};

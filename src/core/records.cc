@@ -276,6 +276,26 @@ Result<FormatRecord> decode_format(std::string_view text, std::string_view key) 
   return record;
 }
 
+// -- fleet/joined.json ------------------------------------------------------------------------
+
+std::string encode_joined(const JoinedRecord& record) {
+  CHECK(!record.node.empty() && record.seq >= 1) << record.seq;
+  json::object out;
+  out["seq"] = record.seq;
+  out["node"] = record.node.value;
+  return to_text(out);
+}
+
+Result<JoinedRecord> decode_joined(std::string_view text, std::string_view key) {
+  TRY_ASSIGN(JsonDocument document, parse(text, key, kSmallRecordBytesMax));
+  JsonFields f = document.fields();
+  JoinedRecord record;
+  record.seq = counter(f, "seq");
+  record.node = node_id(f, "node");
+  TRY(f.done());
+  return record;
+}
+
 // -- wake/<node>/<shard>.json -----------------------------------------------------------------
 
 std::string alarm_index_prefix(const NodeId& node) {

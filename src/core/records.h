@@ -109,6 +109,21 @@ std::string encode_format(const FormatRecord& record);
 // Error::unsupported for a format newer than kBucketFormat; it names both.
 Result<FormatRecord> decode_format(std::string_view json, std::string_view key = kFormatKey);
 
+// -- fleet/joined.json ------------------------------------------------------------------------
+
+inline constexpr std::string_view kJoinedKey = "fleet/joined.json";
+
+// Changes whenever a node has joined: its lease is there before. Who saw it last and sees it
+// unchanged knows of every node.
+struct JoinedRecord {
+  uint64_t seq = 0;  // grows with every swap
+  NodeId node;       // who joined last
+  friend bool operator==(const JoinedRecord&, const JoinedRecord&) = default;
+};
+
+std::string encode_joined(const JoinedRecord& record);
+Result<JoinedRecord> decode_joined(std::string_view json, std::string_view key = kJoinedKey);
+
 // -- wake/<node>/<shard>.json -----------------------------------------------------------------
 
 inline constexpr size_t kAlarmIndexEntriesMax = 1 << 16;  // in one shard

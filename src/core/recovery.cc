@@ -12,16 +12,31 @@ namespace celld {
 namespace {
 
 constexpr size_t kReadsInFlight = 64;
-constexpr size_t kWritesInFlight = 16;
+constexpr size_t kWritesInFlight = 32;
 // Enough for a fence record and for the head of a data slot.
 constexpr uint64_t kHeadBytes = 512;
 constexpr size_t kSlotsMax = 1'000'000;
 constexpr unsigned kMarkRoundsMax = 100;
+constexpr size_t kRecoveredMax = 10'000;  // remembered
 
 }  // namespace
 
 Recoverer::Recoverer(World& world, Bucket& bucket, NodeId self)
     : world_(world), bucket_(bucket), self_(std::move(self)), tasks_(world) {}
+
+void Recoverer::remember(const NodeId& node) {
+  if (recovered_.size() >= kRecoveredMax) recovered_.clear();
+  recovered_.insert(node);
+}
+
+Task<Result<PeerState>> Recoverer::look_before_claim(NodeId node, Deadline deadline) {
+  if (recovered_.contains(node)) {
+    PeerState known;
+    known.kind = PeerState::kRecovered;
+    co_return known;
+  }
+  co_return co_await look(std::move(node), deadline);
+}
 
 Task<Result<PeerState>> Recoverer::look(NodeId node, Deadline deadline) {
   std::string key = node_key(node);
@@ -36,6 +51,7 @@ Task<Result<PeerState>> Recoverer::look(NodeId node, Deadline deadline) {
   if (state.record.journal.state == JournalState::kRecovered ||
       state.record.journal.state == JournalState::kLeft) {
     state.kind = PeerState::kRecovered;
+    remember(node);
   } else if (state.record.journal.state == JournalState::kFencing ||
              state.record.expires <= world_.wall_now()) {
     state.kind = PeerState::kDead;
@@ -112,18 +128,19 @@ Task<Result<void>> Recoverer::recover_alone(NodeId node, Deadline deadline) {
       continue;
     }
     if (state.record.journal.state == JournalState::kOpen && !MUTANT("fence-without-the-lease-swap")) {
-      // Step 1. From here on no renewal of the node can succeed. Whatever the outcome: look again,
-      // so that `drained` comes from the version that says fencing.
+      // Step 1. From here on no renewal of the node can succeed. `drained` comes from the version that
+      // says fencing; if that may not be ours: look again.
       NodeRecord fencing = state.record;
       fencing.seq += 1;
       fencing.journal.state = JournalState::kFencing;
       std::string key = node_key(node);
       Blob body(encode_node(fencing));
       Condition condition = Condition::swap(state.version);
-      SwapResult ignored = co_await bucket_.put_if(std::move(key), std::move(body),
-                                                   std::move(condition), deadline);
-      (void)ignored.outcome;
-      continue;
+      SwapResult swap = co_await bucket_.put_if(std::move(key), std::move(body), std::move(condition),
+                                                deadline);
+      if (swap.outcome != SwapOutcome::kApplied) continue;
+      state.record = std::move(fencing);
+      state.version = std::move(swap.version);
     }
     CO_TRY_ASSIGN(bool finished, co_await recover_fenced(std::move(state), deadline));
     if (finished) co_return Result<void>{};
@@ -175,6 +192,8 @@ Task<Result<bool>> Recoverer::recover_fenced(PeerState state, Deadline deadline)
   if (settled.kind == Settled::kRejected) COVERAGE_MARK("recovered-by-a-colleague");
   if (settled.kind == Settled::kRejected) co_return false;
   tasks_.spawn(delete_slots_later(node, fence));
+  remember(node);
+  if (on_recovered_) on_recovered_(node);
   co_return true;
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "core/bucket.h"
@@ -36,8 +37,13 @@ class Recoverer {
  public:
   Recoverer(World& world, Bucket& bucket, NodeId self);
 
+  // Called after each recovery that this node has done, with the record in state `recovered`.
+  void on_recovered(std::function<void(const NodeId&)> done) { on_recovered_ = std::move(done); }
+
   // One GET.
   Task<Result<PeerState>> look(NodeId node, Deadline deadline);
+  // No request for a node that is known to be recovered: it is so for ever. `record` may be empty then.
+  Task<Result<PeerState>> look_before_claim(NodeId node, Deadline deadline);
 
   // Takes over `node`, which the caller knows to be dead (a mistake costs the node its life, but no
   // acknowledged write). On success it is recovered in the bucket. Concurrent calls for a node
@@ -57,6 +63,7 @@ class Recoverer {
     std::optional<Result<void>> result;
   };
 
+  void remember(const NodeId& node);
   Task<void> run(NodeId node, Deadline deadline, std::shared_ptr<Shared> shared);
   Task<Result<void>> recover_alone(NodeId node, Deadline deadline);
   // One round over a record in state `fencing`. False: something changed, look again.
@@ -85,6 +92,8 @@ class Recoverer {
   World& world_;
   Bucket& bucket_;
   const NodeId self_;
+  std::function<void(const NodeId&)> on_recovered_;
+  std::unordered_set<NodeId> recovered_;  // at most kRecoveredMax of them
   std::unordered_map<NodeId, std::shared_ptr<Shared>> running_;
   TaskScope tasks_;
 };
