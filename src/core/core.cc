@@ -191,6 +191,7 @@ Task<Result<void>> Core::Impl::release(CellId cell) {
 }
 
 Task<Result<void>> Core::Impl::close(Deadline deadline) {
+  ownership_.stop_claims();
   // Everything that we own, with bounded parallelism.
   std::vector<CellId> cells = ownership_.cells();
   struct Progress {
@@ -233,14 +234,16 @@ Task<Result<void>> Core::Impl::close(Deadline deadline) {
     co_return fail(std::move(e));
   }
   // A cell that was not released stays in our name, and so the record has to stay as well.
-  JournalState end = ownership_.cells().empty() ? JournalState::kLeft : JournalState::kRecovered;
+  bool nothing_left = ownership_.cells().empty() && !ownership_.claims_unsettled();
+  JournalState end = nothing_left ? JournalState::kLeft : JournalState::kRecovered;
   CO_TRY(co_await lease_.close(end, deadline));
   // Only garbage from here on: nothing of it is needed once the record says so. The record itself is
   // for others to delete (Recoverer::forget): one that is missing would have to be taken for lost.
   journal_.delete_all();
   bool slots_gone = co_await journal_.join(deadline);
-  Result<void> index_gone = co_await alarms_.remove_index(deadline);
   (void)slots_gone;
+  if (end == JournalState::kRecovered) co_return Result<void>{};  // the index tells of what stays
+  Result<void> index_gone = co_await alarms_.remove_index(deadline);
   (void)index_gone.has_value();
   co_return Result<void>{};
 }

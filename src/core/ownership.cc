@@ -151,6 +151,10 @@ Task<void> Ownership::forget_later(CellId cell, std::shared_ptr<Pending> pending
 Task<Result<Ownership::Claimed>> Ownership::claim_as(CellId cell, Origin origin, OwnerRecord current,
                                                      Condition condition, Chain chain,
                                                      Deadline deadline) {
+  if (claims_stopped_) {
+    Error e = Error::fenced(cell.value + ": this node is leaving");
+    co_return fail(std::move(e));
+  }
   OwnerRecord next;
   next.node = self_;
   next.epoch = MUTANT("reuse-an-epoch") && current.epoch.value > 0 ? current.epoch : current.epoch.next();
@@ -158,7 +162,9 @@ Task<Result<Ownership::Claimed>> Ownership::claim_as(CellId cell, Origin origin,
   std::string key = owner_key(cell);
   Blob body(encode_owner(next));
   if (MUTANT("claim-without-a-condition")) CO_TRY(co_await bucket_.put(key, body, deadline));
+  ++claims_unsettled_;
   Settled settled = co_await bucket_.settle(key, std::move(body), std::move(condition), deadline);
+  if (settled.kind != Settled::kUnsettled) --claims_unsettled_;
   // Not settled: it may still be applied later, and then the record names us. The next activation
   // meets that with a swap to yet another epoch, so nothing is ever served under this one.
   if (settled.kind == Settled::kUnsettled) COVERAGE_MARK("claim-unsettled");

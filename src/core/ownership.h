@@ -49,6 +49,10 @@ class Ownership {
 
   OwnedCell* find(const CellId& cell);
   std::vector<CellId> cells() const;
+  // From now on no claim is sent. Before the node says how it leaves.
+  void stop_claims() { claims_stopped_ = true; }
+  // Whether own.json of some cell may come to name this node without our knowing.
+  bool claims_unsettled() const { return claims_unsettled_ > 0; }
   // A commit of the cell goes to the journal.
   void committed(const Commit& commit);
 
@@ -95,6 +99,8 @@ class Ownership {
   std::function<void()> request_drain_;
   std::unordered_map<CellId, std::unique_ptr<OwnedCell>> cells_;
   std::unordered_map<CellId, std::shared_ptr<Pending>> pending_;
+  size_t claims_unsettled_ = 0;  // sent, and not definite
+  bool claims_stopped_ = false;
   Signal progress_;
   TaskScope tasks_;
 };

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "core/records.h"
 #include "core/testing/fleet.h"
 
 namespace celld::testing {
@@ -169,6 +170,32 @@ TEST_F(WakeScan, a_neighbour_whose_lease_record_is_lost_is_recovered) {
   until_fired(cell("x"), seconds(30));
   ASSERT_TRUE(fleet.run(a.wake(cell("x"), seconds(5))));
   EXPECT_EQ(a.cells.at(cell("x")).state->txid, Txid(1));
+  fleet.shut_down(a);
+}
+
+// A claim that was under way when the node began to leave: the cell stays in its name, and nobody may forget that.
+TEST_F(WakeScan, the_alarm_of_a_cell_claimed_while_its_node_leaves_fires) {
+  FleetNode& a = node("a");
+  arm(a, cell("x"), minutes(3));
+  ASSERT_TRUE(fleet.run(a.give_up(cell("x"))));
+  FleetNode& b = node("b");
+  fleet.world.run_for(minutes(1));
+  auto claim = [](FleetNode* n, CellId c) -> Task<void> {
+    Result<void> ignored = co_await n->wake(c, seconds(5));
+    (void)ignored.has_value();
+  };
+  start(claim(&b, cell("x")));
+  auto owned_by_b = [&] {
+    auto owner = decode_owner(fleet.bucket.get(owner_key(cell("x")))->body.view(), owner_key(cell("x")));
+    return owner && owner->node == NodeId("b");
+  };
+  ASSERT_TRUE(fleet.world.run_until(owned_by_b, seconds(5)));
+  fleet.shut_down(b);
+  ASSERT_TRUE(owned_by_b());
+  auto record = decode_node(fleet.bucket.get("nodes/b.json")->body.view(), "nodes/b.json");
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->journal.state, JournalState::kRecovered);
+  until_fired(cell("x"), minutes(4));
   fleet.shut_down(a);
 }
 
