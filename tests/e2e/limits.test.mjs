@@ -122,7 +122,7 @@ describe("CPU limit", { skip }, () => {
     "async iterator": `return (async () => { const g = async function* () { for (;;) yield 1 }; for await (const x of g()); })()`,
     "sort with loop": `return [3, 2, 1].sort(() => { for (;;) {} })`,
     "getter of a body": `return new Response(new ReadableStream({ pull(c) { for (;;) {} } })).text()`,
-    "uncaught rejection": `Promise.reject({ get message() { for (;;) {} } }); return new Promise(() => {})`,
+    "uncaught rejection": `Promise.reject({ get [Symbol.toStringTag]() { for (;;) {} } }); return new Promise(() => {})`,
     "toString": `return { toString() { for (;;) {} } }`,
     "constructor": `globalThis.loopsInConstructor = String(this.ctx.id); this.ctx.abort("again")`,
   };
