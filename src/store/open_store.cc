@@ -98,11 +98,13 @@ Result<std::unique_ptr<ObjectStore>> open_cloud(World& world,
   if (!transports) return fail(Error::unsupported("no HTTP transport to reach it with"));
   std::shared_ptr<ObjectStore> store;
   if (scheme == "az") {
-    TRY_ASSIGN(store, open_azure(world, transports(), std::move(name), options.endpoint,
-                                 options.environment));
+    TRY_ASSIGN(store,
+               open_azure(world, transports(), std::move(name), options.endpoint,
+                          options.environment, options.shared ? &options.shared->azure : nullptr));
   } else {
-    TRY_ASSIGN(store, open_gcs(world, transports(), std::move(name), options.endpoint,
-                               options.environment));
+    TRY_ASSIGN(store,
+               open_gcs(world, transports(), std::move(name), options.endpoint, options.environment,
+                        options.shared ? &options.shared->google : nullptr));
   }
   return wrapped(world, std::move(store), std::move(prefix), options);
 }

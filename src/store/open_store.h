@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "store/azure/azure_auth.h"
 #include "store/dialect.h"
 #include "store/file_store.h"
 #include "store/object_store.h"
@@ -21,6 +22,8 @@ using HttpTransportFactory = std::function<std::unique_ptr<HttpTransport>()>;
 // What the stores on one bucket share: the first that is opened fills it.
 struct StoreShared {
   std::shared_ptr<CredentialSource> aws;
+  std::shared_ptr<AzureAuth> azure;
+  std::shared_ptr<TokenCache> google;
 };
 
 struct StoreOptions {

@@ -12,13 +12,13 @@ test("on Google an acknowledged write survives kill -9 and the loss of the local
   t.after(gcs.stop);
   await countsThroughKillAndWipe(t, "gs://cells/fleets/test", gcs.env);
   const counters = await gcs.counters();
-  // Three starts, each with one pool of connections for data and one for the lease.
-  assert.equal(counters.token, 6, JSON.stringify(counters));
+  // One for each start: the lease's connections use the same.
+  assert.equal(counters.token, 3, JSON.stringify(counters));
 });
 
 test("tokens that live for seconds are renewed under way", { skip }, async (t) => {
-  const gcs = await startGcs(["--token-seconds=12"]);
+  const gcs = await startGcs(["--token-seconds=11"]);
   t.after(gcs.stop);
   await countsThroughKillAndWipe(t, "gs://cells", gcs.env);
-  assert.ok((await gcs.counters()).token >= 6);
+  assert.ok((await gcs.counters()).token > 3);
 });

@@ -95,7 +95,8 @@ std::string first_of(const Environment& environment, std::initializer_list<const
 Result<std::unique_ptr<AzureStore>> open_azure(World& world,
                                                std::shared_ptr<HttpTransport> transport,
                                                std::string container, std::string endpoint,
-                                               const Environment& environment) {
+                                               const Environment& environment,
+                                               std::shared_ptr<AzureAuth>* shared) {
   Account account;
   if (auto text = environment("AZURE_STORAGE_CONNECTION_STRING")) {
     TRY_ASSIGN(account, parse_connection_string(*text));
@@ -125,7 +126,9 @@ Result<std::unique_ptr<AzureStore>> open_azure(World& world,
     return fail(Error::invalid("endpoint '" + printable_key(options.endpoint) +
                                "' is not https, so that anybody on the way could read the token"));
   }
-  if (!account.key.empty()) {
+  if (shared != nullptr && *shared) {
+    options.auth = *shared;
+  } else if (!account.key.empty()) {
     TRY_ASSIGN(options.auth, azure_shared_key(world, account.name, account.key));
   } else if (!account.sas.empty()) {
     TRY_ASSIGN(options.auth, azure_sas(world, account.sas));
@@ -136,6 +139,7 @@ Result<std::unique_ptr<AzureStore>> open_azure(World& world,
           source.error().at("no key (AZURE_STORAGE_KEY), no SAS (AZURE_STORAGE_SAS_TOKEN)"));
     options.auth = azure_bearer(world, std::move(*source));
   }
+  if (shared != nullptr) *shared = options.auth;
   return AzureStore::make(world, std::move(transport), std::move(options));
 }
 

@@ -18,9 +18,11 @@ namespace celld {
 //
 // `endpoint`, or else AZURE_STORAGE_SERVICE_ENDPOINT, replaces the account's own address. kInvalid
 // says what is missing or malformed and never shows a secret.
+// `shared` holds what authorises another store on the same account, or takes that of this one.
 Result<std::unique_ptr<AzureStore>> open_azure(World& world,
                                                std::shared_ptr<HttpTransport> transport,
                                                std::string container, std::string endpoint,
-                                               const Environment& environment);
+                                               const Environment& environment,
+                                               std::shared_ptr<AzureAuth>* shared = nullptr);
 
 }  // namespace celld

@@ -135,7 +135,8 @@ Task<Result<HttpReply>> AzureStore::send(AzureRequest request, Blob body, uint64
   if (reply && (reply->status == 401 || reply->status == 403)) {
     spdlog::debug("{}: {} {} was refused: {}", describe(), request.method, request.path,
                   azure_error(*reply).message);
-    options_.auth->refused(request);
+    // 403 is a right that is missing: another token would not have it either.
+    if (reply->status == 401) options_.auth->refused(request);
   }
   co_return reply;
 }

@@ -287,6 +287,10 @@ TEST_F(AzureStoreTest, a_virtual_machine_asks_its_metadata_service_once) {
   reply(202);
   ASSERT_TRUE(world.run(store->remove("k", Deadline::never())));
   EXPECT_EQ(transport->calls.size(), 3u);
+  // A right that is missing does not make the token a bad one.
+  reply(403, {{"x-ms-error-code", "AuthorizationPermissionMismatch"}});
+  EXPECT_EQ(world.run(store->remove("k", Deadline::never())).error().code, ErrorCode::kForbidden);
+  EXPECT_EQ(transport->calls.size(), 4u);
   // A token that is refused is replaced.
   reply(401, {{"x-ms-error-code", "InvalidAuthenticationInfo"}});
   EXPECT_EQ(world.run(store->remove("k", Deadline::never())).error().code, ErrorCode::kForbidden);

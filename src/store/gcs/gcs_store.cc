@@ -69,9 +69,7 @@ Result<std::unique_ptr<GcsStore>> GcsStore::make(World& world,
 }
 
 GcsStore::GcsStore(World& world, std::shared_ptr<HttpTransport> transport, GcsOptions options)
-    : world_(world), transport_(std::move(transport)), options_(std::move(options)) {
-  if (options_.tokens) tokens_.emplace(world, options_.tokens);
-}
+    : world_(world), transport_(std::move(transport)), options_(std::move(options)) {}
 
 std::string GcsStore::where(std::string_view verb, std::string_view key) const {
   return describe() + ": " + std::string(verb) + " '" + printable_key(key) + "'";
@@ -127,14 +125,14 @@ Task<Result<HttpReply>> GcsStore::send(Request request, Deadline deadline) {
   call.deadline = deadline;
   call.reply_bytes_max = request.reply_bytes_max;
   std::string token;
-  if (tokens_) {
-    CO_TRY_ASSIGN(token, co_await tokens_->get(deadline));
+  if (options_.tokens) {
+    CO_TRY_ASSIGN(token, co_await options_.tokens->get(deadline));
     call.headers.emplace_back("authorization", "Bearer " + token);
   }
   Result<HttpReply> reply = co_await transport_->perform(std::move(call));
-  if (reply && reply->status == 401 && tokens_) {
-    spdlog::debug("{}: the token of {} was refused", describe(), tokens_->describe());
-    tokens_->invalidate(token);
+  if (reply && reply->status == 401 && options_.tokens) {
+    spdlog::debug("{}: the token of {} was refused", describe(), options_.tokens->describe());
+    options_.tokens->invalidate(token);
   }
   co_return reply;
 }
@@ -383,7 +381,8 @@ Task<Result<ListPage>> GcsStore::list(ListRequest request, Deadline deadline) {
 
 Result<std::unique_ptr<GcsStore>> open_gcs(World& world, std::shared_ptr<HttpTransport> transport,
                                            std::string bucket, std::string endpoint,
-                                           const Environment& environment) {
+                                           const Environment& environment,
+                                           std::shared_ptr<TokenCache>* shared) {
   GcsOptions options;
   options.bucket = std::move(bucket);
   bool anonymous = false;
@@ -395,7 +394,12 @@ Result<std::unique_ptr<GcsStore>> open_gcs(World& world, std::shared_ptr<HttpTra
     anonymous = !environment("GOOGLE_APPLICATION_CREDENTIALS");
   }
   if (!anonymous) {
-    TRY_ASSIGN(options.tokens, google_token_source(world, transport, environment));
+    if (shared != nullptr) options.tokens = *shared;
+    if (!options.tokens) {
+      TRY_ASSIGN(auto source, google_token_source(world, transport, environment));
+      options.tokens = std::make_shared<TokenCache>(world, std::move(source));
+    }
+    if (shared != nullptr) *shared = options.tokens;
   }
   return GcsStore::make(world, std::move(transport), std::move(options));
 }

@@ -19,7 +19,7 @@ namespace celld {
 struct GcsOptions {
   std::string bucket;
   std::string endpoint = "https://storage.googleapis.com";
-  std::shared_ptr<TokenSource> tokens;       // null: requests are anonymous
+  std::shared_ptr<TokenCache> tokens;        // null: requests are anonymous
   uint64_t object_bytes_max = 256ull << 20;  // that a get without a range accepts, and a put sends
 };
 
@@ -73,14 +73,15 @@ class GcsStore final : public ObjectStore {
   World& world_;
   const std::shared_ptr<HttpTransport> transport_;
   const GcsOptions options_;
-  std::optional<TokenCache> tokens_;
 };
 
 // From the environment: `endpoint` or STORAGE_EMULATOR_HOST instead of Google's own, and
 // google_token_source(). With an emulator and without GOOGLE_APPLICATION_CREDENTIALS requests are
 // anonymous.
+// `shared` holds the tokens of another store on the same bucket, or takes those of this one.
 Result<std::unique_ptr<GcsStore>> open_gcs(World& world, std::shared_ptr<HttpTransport> transport,
                                            std::string bucket, std::string endpoint,
-                                           const Environment& environment);
+                                           const Environment& environment,
+                                           std::shared_ptr<TokenCache>* shared = nullptr);
 
 }  // namespace celld
