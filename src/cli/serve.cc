@@ -89,8 +89,8 @@ int Serve::run(std::function<Task<Result<void>>(Serve&)> ready) {
   std::function<void()> wait_for_signal = [&] {
     signals.async_wait([&](const boost::system::error_code& ec, int signal) {
       if (ec) return;
-      if (stopping_) _exit(128 + signal);
-      stopping_ = true;
+      if (std::exchange(signalled_, true)) _exit(128 + signal);
+      if (std::exchange(stopping_, true)) return wait_for_signal();
       log_(js::LogLevel::kInfo, "stopping: finishing requests, making everything durable");
       wait_for_signal();
       world_.spawn(stop());

@@ -73,6 +73,7 @@ class Serve {
   int exit_code_ = kExitOk;
   bool joined_ = false;  // the node is a member of the fleet
   bool stopping_ = false;
+  bool signalled_ = false;
 };
 
 // Writes log lines to stderr: "2026-11-30T12:00:00.000Z error text".

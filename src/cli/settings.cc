@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "node/memory.h"
+
 namespace celld {
 
 namespace {
@@ -26,6 +28,9 @@ NodeConfig node_config(const TuningOptions& tuning) {
   config.turn_grace = tuning.grace;
   config.lost_threads_max = tuning.lost_threads_max;
   config.loop.isolate.heap_bytes = static_cast<size_t>(tuning.heap_limit_mb) << 20;
+  // One call of a built-in function on huge data may take so much before its thread is given up.
+  config.loop.isolate.heap_bytes_hard = std::max<size_t>(
+      std::clamp<size_t>(memory_bytes() / 4, 1ull << 30, 4ull << 30), 2 * config.loop.isolate.heap_bytes);
   config.loop.idle_evict = tuning.idle_evict;
   config.core.lease_ttl = tuning.lease_ttl;
   config.core.name = host_name();

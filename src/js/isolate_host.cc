@@ -3,8 +3,6 @@
 
 #include <js_prelude/prelude.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
@@ -21,16 +19,8 @@ namespace celld::js {
 namespace {
 
 constexpr size_t kYoungGenerationBytes = 16ull << 20;
-// What a heap may grow beyond its hard limit while its turn is being ended. One call that needs more is
-// not waited for.
-constexpr size_t kRoomToUnwind = 512ull << 20;
-
-// At this heap size one call of a built-in function costs the thread, so it stands far above the soft
-// limit, which costs the isolate only: a quarter of the machine's memory, 1 GiB to 4 GiB.
-size_t hard_heap_bytes(size_t soft) {
-  size_t memory = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  return std::max(std::clamp<size_t>(memory / 4, 1ull << 30, 4ull << 30), 2 * soft);
-}
+// What a heap may grow beyond its hard limit while its turn is being ended.
+constexpr size_t kRoomToUnwind = 256ull << 20;
 
 // The prelude as V8 reads it in place: esbuild writes ASCII.
 class PreludeText final : public v8::String::ExternalOneByteStringResource {
@@ -174,7 +164,7 @@ Result<void> IsolateHost::load() {
   allocator_ = std::make_shared<Allocator>(limits_.array_buffer_bytes);
   v8::Isolate::CreateParams params;
   params.array_buffer_allocator_shared = allocator_;
-  params.constraints.set_max_old_generation_size_in_bytes(hard_heap_bytes(limits_.heap_bytes));
+  params.constraints.set_max_old_generation_size_in_bytes(limits_.heap_bytes_hard);
   params.constraints.set_max_young_generation_size_in_bytes(kYoungGenerationBytes);
   isolate_ = v8::Isolate::New(params);
   watch_failures(isolate_);

@@ -51,7 +51,8 @@ class IsolateServices {
 
 struct IsolateLimits {
   Duration cpu_per_event{std::chrono::seconds(30)};
-  size_t heap_bytes = 128ull << 20;          // soft: the isolate ends, not the process
+  size_t heap_bytes = 128ull << 20;          // soft: the isolate ends when the turn can be ended
+  size_t heap_bytes_hard = 4ull << 30;       // far above it: within one call that cannot be, the thread is lost
   size_t array_buffer_bytes = 256ull << 20;  // beyond it, allocation throws RangeError
   Duration critical_section{std::chrono::seconds(30)};
 };

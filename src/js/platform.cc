@@ -10,6 +10,7 @@
 
 #include "js/foreground.h"
 #include "js/v8_failure.h"
+#include "js/workers.h"
 
 namespace celld::js {
 
@@ -24,8 +25,8 @@ double wall_ms() {
       std::chrono::duration_cast<std::chrono::milliseconds>(since).count());
 }
 
-// V8's default platform with a clock that stands still within a turn: Date in all its forms asks
-// the platform for the time.
+// V8's default platform with background threads of ours, and with a clock that stands still within a
+// turn: Date in all its forms asks the platform for the time.
 class Platform final : public v8::Platform {
  public:
   explicit Platform(std::unique_ptr<v8::Platform> base) : base_(std::move(base)) {}
@@ -38,26 +39,26 @@ class Platform final : public v8::Platform {
   bool OnCriticalMemoryPressure(size_t length) override {
     return base_->OnCriticalMemoryPressure(length);
   }
-  int NumberOfWorkerThreads() override { return base_->NumberOfWorkerThreads(); }
+  int NumberOfWorkerThreads() override { return 1; }
   std::shared_ptr<v8::TaskRunner> GetForegroundTaskRunner(v8::Isolate* isolate) override {
     return ForegroundTasks::of(isolate);
   }
   void CallOnWorkerThread(std::unique_ptr<v8::Task> task) override {
-    base_->CallOnWorkerThread(std::move(task));
+    workers().post(std::move(task));
   }
   void CallBlockingTaskOnWorkerThread(std::unique_ptr<v8::Task> task) override {
-    base_->CallBlockingTaskOnWorkerThread(std::move(task));
+    workers().post(std::move(task));
   }
   void CallLowPriorityTaskOnWorkerThread(std::unique_ptr<v8::Task> task) override {
-    base_->CallLowPriorityTaskOnWorkerThread(std::move(task));
+    workers().post(std::move(task));
   }
   void CallDelayedOnWorkerThread(std::unique_ptr<v8::Task> task, double delay) override {
-    base_->CallDelayedOnWorkerThread(std::move(task), delay);
+    workers().post_delayed(std::move(task), delay);
   }
   bool IdleTasksEnabled(v8::Isolate* isolate) override { return base_->IdleTasksEnabled(isolate); }
   std::unique_ptr<v8::JobHandle> PostJob(v8::TaskPriority priority,
                                          std::unique_ptr<v8::JobTask> task) override {
-    return base_->PostJob(priority, std::move(task));
+    return v8::platform::NewDefaultJobHandle(this, priority, std::move(task), 1);
   }
   double MonotonicallyIncreasingTime() override { return base_->MonotonicallyIncreasingTime(); }
   double CurrentClockTimeMillis() override { return clock_ms > 0 ? clock_ms : wall_ms(); }
@@ -79,8 +80,7 @@ void start_v8() {
     // Unrolled loops without a stack check would ignore termination.
     v8::V8::SetFlagsFromString("--no-turboshaft-loop-unrolling");
 #endif
-    // One worker thread: background compilation and garbage collection.
-    static Platform* platform = new Platform(v8::platform::NewDefaultPlatform(1));
+    static Platform* platform = new Platform(v8::platform::NewSingleThreadedDefaultPlatform());
     v8::V8::InitializePlatform(platform);
     v8::V8::Initialize();
   });

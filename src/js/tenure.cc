@@ -108,14 +108,17 @@ void Tenure::on_failure_elsewhere(std::function<void(const std::string&)> callba
   elsewhere_wanted.store(r.elsewhere != nullptr, std::memory_order_release);
 }
 
+void Tenure::fail_elsewhere(const char* detail) {
+  int none = 0;
+  if (!elsewhere_state.compare_exchange_strong(none, 1)) return;
+  copy_detail(elsewhere_detail, sizeof elsewhere_detail, detail);
+  elsewhere_state.store(2, std::memory_order_release);
+}
+
 void on_v8_failure(const char* detail) {
   if (Tenure* tenure = Tenure::current()) tenure->give_up(Tenure::Loss::kFatal, detail);
   if (!elsewhere_wanted.load(std::memory_order_acquire)) return;
-  int none = 0;
-  if (elsewhere_state.compare_exchange_strong(none, 1)) {
-    copy_detail(elsewhere_detail, sizeof elsewhere_detail, detail);
-    elsewhere_state.store(2, std::memory_order_release);
-  }
+  Tenure::fail_elsewhere(detail);
   Tenure::park();
 }
 

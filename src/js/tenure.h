@@ -55,6 +55,8 @@ class Tenure {
   // Where a failure of V8 on a thread without tenure is reported: the process should be ended in good
   // order soon. Empty: such a failure ends the process at once. It must only post. Any thread.
   static void on_failure_elsewhere(std::function<void(const std::string& detail)> callback);
+  // Reports such a failure; the first counts. Takes no lock, allocates nothing. Any thread.
+  static void fail_elsewhere(const char* detail);
 
  private:
   friend class JavaScriptScope;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "js/workers.h"
 
 namespace celld::js {
 
@@ -15,6 +16,7 @@ namespace {
 
 // How often turns are looked at: the error of the CPU limit.
 constexpr auto kPeriod = std::chrono::milliseconds(10);
+constexpr auto kBlockedWhileStopping = std::chrono::seconds(1);
 
 int64_t cpu_ns(clockid_t clock) {
   timespec t;
@@ -31,6 +33,10 @@ struct Watchdog::State {
   int64_t grace_ns = 2'000'000'000;
   int64_t grace_ns_max = INT64_MAX;
   int64_t blocked_rounds_max = std::chrono::seconds(30) / kPeriod;
+  int64_t blocked_rounds() const {
+    constexpr int64_t kStopping = kBlockedWhileStopping / kPeriod;
+    return grace_ns_max == INT64_MAX ? blocked_rounds_max : std::min(blocked_rounds_max, kStopping);
+  }
 };
 
 Watchdog& Watchdog::get() {
@@ -49,6 +55,7 @@ void Watchdog::run() {
       std::lock_guard lock(state_->mutex);
       for (Seat* seat : state_->seats) look_at(*seat, *state_);
     }
+    if (!workers().look()) Tenure::fail_elsewhere("V8's background threads do not come back");
     Tenure::report_losses();
   }
 }
@@ -68,7 +75,7 @@ void Watchdog::look_at(Seat& seat, const State& state) {
   if (now - seat.moved_cpu_ns_ >= kProgressNs) {
     seat.moved_cpu_ns_ = now;
     seat.still_rounds_ = 0;
-  } else if (++seat.still_rounds_ >= state.blocked_rounds_max && seat.tenure_) {
+  } else if (++seat.still_rounds_ >= state.blocked_rounds() && seat.tenure_) {
     // Rounds, not time: a process that is suspended has no rounds.
     seat.tenure_->revoke(Tenure::Loss::kBlocked);
     return;

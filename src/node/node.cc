@@ -23,6 +23,8 @@ constexpr Duration kStopCellsTime = std::chrono::seconds(3);
 constexpr Duration kSnapshotTime = std::chrono::seconds(5);
 // How often a full journal is looked at: drains make room without telling.
 constexpr Duration kPressurePoll = std::chrono::milliseconds(20);
+// How often memory is looked at once a thread has been lost.
+constexpr Duration kMemoryPoll = std::chrono::seconds(1);
 
 // Of one message: an error's text or a console line can be as large as the heap.
 constexpr size_t kLogTextMax = 64 << 10;
@@ -57,6 +59,7 @@ Node::~Node() {
   js::Tenure::on_failure_elsewhere(nullptr);
   stop_loops();
   world_.cancel(pressure_timer_);
+  world_.cancel(memory_timer_);
 }
 
 Task<Result<void>> Node::join(ObjectStore& data, ObjectStore& lease) {
@@ -314,12 +317,19 @@ void Node::replace_thread(Loop& loop, js::Tenure::Loss loss, const std::string& 
   log(js::LogLevel::kError, "the thread " + loop.name() + " is given up: " + why +
                                 (detail.empty() ? "" : " (" + detail + ")") + "; its objects start again");
   loop.succeed(loss);
-  uint64_t used = resident_bytes();
   if (lost_threads_ >= config_.lost_threads_max) {
     wear_out(std::to_string(lost_threads_) + " threads have been given up");
-  } else if (used > memory_bytes() / 2) {
-    wear_out("after the loss of a thread " + std::to_string(used >> 20) + " MiB of memory are in use");
+  } else if (memory_timer_ == 0) {
+    look_at_memory();
   }
+}
+
+// A lost thread may still run, and its heap grow up to the hard limit.
+void Node::look_at_memory() {
+  memory_timer_ = world_.call_at(world_.now() + kMemoryPoll, [this] { look_at_memory(); });
+  uint64_t used = resident_bytes();
+  if (used <= memory_bytes() / 2) return;
+  wear_out(std::to_string(used >> 20) + " MiB of memory are in use after the loss of a thread");
 }
 
 void Node::wear_out(const std::string& why) {

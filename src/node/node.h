@@ -30,7 +30,7 @@ struct NodeConfig {
   LoopOptions loop;
   // CPU time of a turn after it was told to end; then its thread is given up and another takes its place.
   Duration turn_grace{std::chrono::seconds(2)};
-  // So many lost threads, or half of the memory in use after a loss, and the node is worn out.
+  // So many lost threads, or one and half of the memory in use, and the node is worn out.
   size_t lost_threads_max = 4;
   CoreOptions core;  // node and predecessor are filled in
   Duration shutdown_deadline{std::chrono::milliseconds(9'500)};
@@ -94,6 +94,7 @@ class Node final : public CoreHost, public Control {
   Loop& loop_of(const CellId& cell) const;
   void look_at_pressure();
   void replace_thread(Loop& loop, js::Tenure::Loss loss, const std::string& detail);
+  void look_at_memory();
   void wear_out(const std::string& why);
 
   boost::asio::io_context& io_;
@@ -111,6 +112,7 @@ class Node final : public CoreHost, public Control {
   Callback on_fence_;
   size_t lost_threads_ = 0;
   bool worn_out_ = false;
+  TimerId memory_timer_ = 0;
   std::function<void(const std::string&)> on_worn_out_;
   Crons crons_;
   bool leaving_ = false;

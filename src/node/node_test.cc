@@ -41,6 +41,9 @@ export class C extends DurableObject {
   async fetch(r) {
     const what = new URL(r.url).pathname.split('/')[2];
     if (what === 'loop') for (;;);
+    if (what === 'long') Array.prototype.indexOf.call({ length: 2 ** 36 }, 1);
+    if (what === 'memory') 'xyz,'.repeat(3e7).split(',');
+    if (what === 'fatal') ('x'.repeat(2e8) + 1).split('');
     if (what === 'hang') return new Promise(() => {});
     if (what === 'stream') {
       const { readable, writable } = new TransformStream();
@@ -233,6 +236,50 @@ TEST_F(NodeTest, clients_that_vanish_leave_nothing_behind) {
   // An object that still had somebody to answer would stay in memory.
   EXPECT_TRUE(loop_.run_until([&] { return node_->work() > 0; }, 30s));
   EXPECT_TRUE(loop_.run_until([&] { return node_->work() == 0; }, 30s)) << node_->work();
+}
+
+TEST_F(NodeTest, a_thread_that_is_lost_costs_what_ran_on_it_and_nothing_else) {
+  config_.loop.isolate.cpu_per_event = 300ms;
+  config_.turn_grace = 200ms;
+  config_.lost_threads_max = 2;
+  start(code_of(kCounter));
+  std::string worn_out;
+  node_->on_worn_out([&](const std::string& why) { worn_out = why; });
+  EXPECT_EQ(get("/a/count"), "200 n=1");
+  EXPECT_EQ(get("/b/count"), "200 n=1");
+  // In a call that V8 cannot end, and in one that it ends the process for.
+  EXPECT_TRUE(get("/a/long").starts_with("500 "));
+  EXPECT_EQ(node_->lost_threads(), 1u);
+  EXPECT_EQ(worn_out, "");
+  EXPECT_EQ(get("/a/count"), "200 n=2");
+  EXPECT_EQ(get("/b/count"), "200 n=2");
+  EXPECT_TRUE(get("/b/fatal").starts_with("500 "));
+  EXPECT_TRUE(loop_.run_until([&] { return !worn_out.empty(); }, 30s));
+  EXPECT_EQ(node_->lost_threads(), 2u);
+  EXPECT_EQ(get("/a/count"), "200 n=3");
+  EXPECT_EQ(get("/b/count"), "200 n=3");
+}
+
+TEST_F(NodeTest, a_heap_that_outgrows_its_bounds_within_one_call_costs_the_thread) {
+  config_.loop.isolate.heap_bytes = 64 << 20;
+  config_.loop.isolate.heap_bytes_hard = 192 << 20;
+  start(code_of(kCounter));
+  EXPECT_EQ(get("/a/count"), "200 n=1");
+  std::string answer = get("/a/memory");
+  EXPECT_TRUE(answer.starts_with("500 ")) << answer;
+  EXPECT_EQ(node_->lost_threads(), 1u);
+  EXPECT_EQ(get("/a/count"), "200 n=2");
+}
+
+TEST_F(NodeTest, a_deployment_whose_start_loses_the_thread_is_refused) {
+  config_.loop.isolate.cpu_per_event = 300ms;
+  config_.turn_grace = 200ms;
+  start(code_of(kCounter));
+  EXPECT_EQ(get("/a/count"), "200 n=1");
+  auto adopted = run(node_->adopt(code_of("const n = ('x'.repeat(2e8) + 1).split('').length;" + kCounter), {}));
+  ASSERT_FALSE(adopted);
+  EXPECT_NE(adopted.error().message.find("start-up"), std::string::npos) << adopted.error().message;
+  EXPECT_EQ(get("/a/count"), "200 n=2");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Code that neither V8 nor a limit can end costs a thread, not the process.
 import assert from "node:assert/strict";
+import { readFileSync, readdirSync } from "node:fs";
 import { describe, test } from "node:test";
 import { join } from "node:path";
 import { hasCommand, sanitized, scratch, startCelld, until } from "./lib/celld.mjs";
@@ -22,7 +23,7 @@ const endless = {
 const shapes = { ...fatal, ...endless };
 
 // GET /NAME/PROGRAM runs a program in the object NAME, GET /NAME counts; GET /worker/PROGRAM runs it in the Worker.
-function project(list, { members = "", before = "" } = {}) {
+function project(list, { members = "", before = "", worker = "" } = {}) {
   const table = Object.entries(list).map(([name, code]) => `${JSON.stringify(name)}: async function () { ${code} \n}`);
   return objectProject(`
   async fetch(request) {
@@ -37,7 +38,8 @@ function project(list, { members = "", before = "" } = {}) {
   async echo(value) { return value; }
   ${members}`, {
     before: `const programs = {\n${table.join(",\n")}\n};\n${before}`,
-    worker: `if (url.pathname.startsWith("/worker/")) {
+    worker: `${worker}
+    if (url.pathname.startsWith("/worker/")) {
       return new Response(String(await programs[decodeURIComponent(url.pathname.split("/")[2])](env)));
     }`,
   });
@@ -123,6 +125,56 @@ describe("code that cannot be ended", { skip }, () => {
     assert.ok(n >= 2 && n <= 5, `what the lost turn wrote is there: ${n}`);
     assert.equal((await run("o1", "answer, then long")).status, 500);
     assert.equal(JSON.parse((await run("o1")).body).n, 2);
+    await stop();
+  });
+
+  test("a_call_that_ends_after_all_changes_nothing", async (t) => {
+    const { host, run, allCount, stop } = await start(t, {
+      long: `this.ctx.storage.kv.put("n", -1); Array.prototype.indexOf.call({ length: 2 ** 53 - 1 }, 1, 2 ** 53 - 2e7); this.ctx.storage.kv.put("n", -2);
+        return "came back"`,
+    }, { env: { CELLD_CPU_LIMIT_MS: "50", CELLD_GRACE_MS: "20" } });
+    await allCount();
+    const tasks = () => readdirSync(`/proc/${host.child.pid}/task`).map((id) => {
+      const [, name, state] = /\((.*)\) (.)/.exec(readFileSync(`/proc/${host.child.pid}/task/${id}/stat`, "utf8"));
+      return { id, name, state };
+    });
+    const before = new Set(tasks().map((task) => task.id));
+    const { status } = await run("o0", "long");
+    assert.equal(status, 500);
+    const heirs = tasks().filter(({ id, name }) => name.startsWith("cells-") && !before.has(id));
+    assert.equal(heirs.length, 1);
+    const lost = tasks().find(({ id, name }) => name === heirs[0].name && before.has(id));
+    await until("the call has ended", async () => {
+      assert.ok(tasks().some(({ id }) => id === lost.id), "the thread has ended");
+      await allCount();
+      return tasks().find(({ id }) => id === lost.id).state === "S";
+    }, 60_000);
+    await allCount();
+    await stop();
+  });
+
+  test("a_response_that_a_lost_thread_was_writing_is_cut_off", async (t) => {
+    const { run, host, allCount, stop } = await start(t, { long: endless["indexOf in a huge array-like"] }, {
+      before: `const stream = () => {
+        const { readable, writable } = new TransformStream();
+        const writer = writable.getWriter();
+        (async () => {
+          for (;;) { await writer.write(new TextEncoder().encode("tick ")); await new Promise((r) => setTimeout(r, 10)); }
+        })().catch(() => {});
+        return new Response(readable);
+      };`,
+      worker: `if (url.pathname === "/stream") return stream();`,
+    });
+    await allCount();
+    const response = await fetch(`${host.url}/stream`);
+    const reader = response.body.getReader();
+    assert.equal(new TextDecoder().decode((await reader.read()).value).slice(0, 5), "tick ");
+    const failing = run("worker", "long");
+    await assert.rejects(async () => {
+      while (!(await reader.read()).done);
+    });
+    assert.equal((await failing).status, 500);
+    await allCount();
     await stop();
   });
 
