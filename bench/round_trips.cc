@@ -631,8 +631,9 @@ void takeover() {
     if (round == 0) victim.settle();
   }
   victim.kill();
-  heir.start();
   room.world.run_for(seconds(11));  // the victim's lease ends
+  Result<void> up = room.run(heir.core->start());
+  CHECK(up) << up.error().message;
   reset(heir);
   own_all(room, heir, cells);
   print("takeover of 50 cells with 250 writes that are not drained", bill(heir));
