@@ -203,6 +203,44 @@ TEST_F(Alarms, entry_of_a_release_is_deleted_once_the_owner_keeps_the_alarm) {
   EXPECT_EQ(index->entries.size(), 1u);
 }
 
+// Others leave the alarm to the owner; an owner that nobody made look into the cell does not know it.
+TEST_F(Alarms, of_a_cell_taken_over_for_a_caller_who_went_away_rings) {
+  FleetNode& a = node("a");
+  ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
+  WallMs at = in(seconds(60));
+  set(a, at);
+  fleet.world.run_for(seconds(5));
+  a.kill();
+  node("0");  // scans for the fleet
+  FleetNode& b = node("b");
+  fleet.world.run_for(seconds(20));
+  ASSERT_FALSE(fleet.run(b.wake(kCell, milliseconds(1))));
+  fleet.world.run_for(seconds(2));
+  ASSERT_TRUE(b.core->owns(kCell));
+  auto looks = [&] { return !dues.empty() && dues.back().node == "b"; };
+  EXPECT_TRUE(fleet.world.run_until(looks, seconds(60)));
+}
+
+// What a scan said of the index of a dead node says nothing of the entry that a release leaves later.
+TEST_F(Alarms, of_a_cell_released_after_a_scan_had_left_it_to_its_owner_rings_in_time) {
+  FleetNode& a = node("a");
+  ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
+  WallMs at = in(seconds(60));
+  set(a, at);
+  fleet.world.run_for(seconds(5));
+  a.kill();
+  node("0");
+  FleetNode& b = node("b");
+  fleet.world.run_for(seconds(20));
+  ASSERT_TRUE(fleet.run(b.wake(kCell, seconds(5))));
+  b.write(kCell, 1, 1);
+  fleet.world.run_for(seconds(30));  // a scan comes across the index
+  ASSERT_TRUE(dues.empty());
+  ASSERT_TRUE(fleet.run(b.give_up(kCell)));
+  ASSERT_TRUE(fleet.world.run_until([&] { return !dues.empty(); }, seconds(30)));
+  EXPECT_EQ(dues[0].scheduled, at);
+}
+
 TEST(AlarmKeys, an_entry_names_cell_minute_and_epoch) {
   std::string key = unowned_entry_key(kCell, WallMs{1'700'000'012'345}, Epoch(7));
   auto name = parse_unowned_entry_key(key);

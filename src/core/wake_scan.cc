@@ -442,7 +442,7 @@ Task<Result<WakeScanner::Verdict>> WakeScanner::judge(Entry entry, Deadline dead
     co_return Verdict::kHint;
   }
   // A release that is under way: the entry is written before it.
-  if (unowned_entry && record.epoch <= entry.epoch) co_return Verdict::kLater;
+  if (unowned_entry && record.epoch <= entry.epoch) co_return Verdict::kSoon;
   if (record.node == self_) {
     if (alarms_.indexed(entry.cell)) co_return Verdict::kSettled;
     co_return alarms_.known(entry.cell) ? Verdict::kLater : Verdict::kHint;
@@ -480,10 +480,15 @@ Task<Result<void>> WakeScanner::settle_one(Entry entry, Deadline deadline) {
   CO_TRY_ASSIGN(Verdict verdict, co_await judge(entry, deadline));
   switch (verdict) {
     case Verdict::kHint: co_return co_await hint(std::move(entry), deadline);
+    case Verdict::kSoon:
+      COVERAGE_MARK("alarm-of-a-release-under-way");
+      put_off_for(entry, interval_ / 2);
+      co_return Result<void>{};
     case Verdict::kLater:
-      // Of a released cell: its release may be under way, or it is owned again. That changes soon.
+      // By its key: the entry of a later release is judged anew. Asked for more often, entries that only
+      // wait for their owner to delete them would take the turns of others.
       COVERAGE_MARK("alarm-left-to-its-owner");
-      put_off_for(entry, entry.unowned_key.empty() ? kJudgedAgain : interval_ / 2);
+      put_off_for(entry, kJudgedAgain);
       co_return Result<void>{};
     case Verdict::kSettled: break;
   }

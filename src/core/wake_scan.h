@@ -49,7 +49,7 @@ class WakeScanner {
     Epoch epoch;              // with unowned_key: of the release
     NodeId node;              // otherwise: in whose index it is
   };
-  enum class Verdict : uint8_t { kHint, kLater, kSettled };
+  enum class Verdict : uint8_t { kHint, kSoon, kLater, kSettled };
   struct Index {
     std::vector<std::string> keys;
     std::vector<AlarmEntry> entries;
