@@ -247,9 +247,8 @@ void Audit::removed(const std::string& key) {
     return verdict_.broken("needed-object-deleted", name->cell, key + ", which the manifest names");
   }
   auto since = useless_since_.find(key);
-  // The clock of the deleter may be a little faster.
   Duration kept = since == useless_since_.end() ? Duration(0) : world_.now() - since->second;
-  if (since == useless_since_.end() || kept < retention_ * 9 / 10) {
+  if (since == useless_since_.end() || kept < retention_) {
     verdict_.broken(
         "needed-object-deleted", name->cell,
         key + (since == useless_since_.end() ? ", which no durable manifest covers"

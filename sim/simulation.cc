@@ -288,7 +288,9 @@ class Simulation {
     });
     // An answer or an error within the deadline, from a node that runs.
     MonoTime sent = world_.now();
-    world_.call_in(patience * 6 / 5 + ms(200), [this, healthy, sent, node, ended, finish, cell, op] {
+    // By the clock of the node, which may be slow.
+    Duration limit = std::chrono::duration_cast<Duration>(patience / (1 - set_.clocks_drift_ppm / 1e6)) + ms(200);
+    world_.call_in(limit, [this, healthy, sent, node, ended, finish, cell, op] {
       if (*ended) return;
       if (healthy && !node->world().killed() && !node->world().was_frozen_since(sent)) {
         stage_->verdict.broken("unanswered", cell,

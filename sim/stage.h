@@ -23,7 +23,9 @@ struct Stage {
         verdict(world, recording),
         bucket(world, verdict),
         model(world, verdict),
-        audit(make_audit(world, verdict, bucket, ms(run_settings.knobs_retention_ms))) {
+        audit(make_audit(world, verdict, bucket,
+                         // By the clock of the deleter, which may be too fast.
+                         ms(run_settings.knobs_retention_ms / (1 + run_settings.clocks_drift_ppm / 1e6)))) {
     bucket.set_audit(audit.get());
     weather.faults = RequestFaults::of(settings);
   }
