@@ -257,6 +257,11 @@ void Audit::removed(const std::string& key) {
   }
 }
 
+bool Audit::fenced(const NodeId& node) const {
+  auto it = journals_.find(node);
+  return it != journals_.end() && (!it->second.fences.empty() || !it->second.strays.empty());
+}
+
 BucketAudit::Leftovers Audit::leftovers() const {
   Leftovers out;
   for (const auto& [key, object] : bucket_.objects()) {

@@ -22,6 +22,7 @@ class Audit final : public BucketAudit {
   void removed(const std::string& key) override;
 
   Leftovers leftovers() const override;
+  bool fenced(const NodeId& node) const override;
 
  private:
   struct Part {

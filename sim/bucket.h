@@ -44,6 +44,9 @@ class BucketAudit {
     std::string example;
   };
   virtual Leftovers leftovers() const = 0;
+
+  // Whether a fence stands in the journal of the node.
+  virtual bool fenced(const NodeId& node) const = 0;
 };
 
 class Bucket;

@@ -471,6 +471,9 @@ void SimNode::on_proven(std::span<const Proven> proven) {
 void SimNode::on_fenced(FenceReason reason, std::string detail) {
   stage_.verdict.note(id().value, "", "SELF-FENCE: " + std::string(to_string(reason)) + ": " + detail);
   if (fenced_) stage_.verdict.broken("fenced-twice", {}, "node " + id().value);
+  if (reason == FenceReason::kJournalFenced && !stage_.audit->fenced(id()) && stage_.settings.faults_truncated == 0) {
+    stage_.verdict.broken("fenced-without-cause", {}, "node " + id().value + ": " + detail);
+  }
   fenced_ = true;
   ended_ = true;
   gates_.clear();
