@@ -4,7 +4,9 @@
 
 #include <array>
 #include <future>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "js/native.h"
 #include "js/platform.h"
@@ -23,7 +25,8 @@ struct Holder {
   // Runs f on a thread of its own; what is given up stays for ever.
   template <class F>
   static Holder& start(F f) {
-    auto& holder = *new Holder;
+    static std::vector<std::unique_ptr<Holder>>& kept = *new std::vector<std::unique_ptr<Holder>>;
+    Holder& holder = *kept.emplace_back(std::make_unique<Holder>());
     std::promise<void> ready;
     std::thread([&holder, &ready, f] {
       holder.tenure = Tenure::begin([&holder](Tenure::Loss loss, const std::string& detail) {
@@ -44,11 +47,11 @@ struct Step {
 };
 
 TEST(Tenure, is_taken_only_in_javascript_and_then_the_thread_never_comes_back) {
-  auto& in_javascript = *new Step;
-  auto& in_native = *new Step;
-  auto& back_in_javascript = *new Step;
-  auto& go = *new std::array<Step, 3>;
-  auto& touched = *new std::atomic<bool>(false);
+  static auto& in_javascript = *new Step;
+  static auto& in_native = *new Step;
+  static auto& back_in_javascript = *new Step;
+  static auto& go = *new std::array<Step, 3>;
+  static auto& touched = *new std::atomic<bool>(false);
   auto& holder = Holder::start([&] {
     JavaScriptScope javascript;
     in_javascript.promise.set_value();
@@ -95,7 +98,7 @@ TEST(Tenure, a_thread_gives_up_with_a_reason) {
 }
 
 TEST(Tenure, a_failure_of_a_thread_without_tenure_is_reported_elsewhere) {
-  auto& told = *new std::promise<std::string>;
+  static auto& told = *new std::promise<std::string>;
   Tenure::on_failure_elsewhere([&](const std::string& detail) { told.set_value(detail); });
   std::thread([] { on_v8_failure("out of memory"); }).detach();
   Watchdog::start();
@@ -106,7 +109,7 @@ TEST(Tenure, a_failure_of_a_thread_without_tenure_is_reported_elsewhere) {
 }
 
 TEST(Tenure, is_taken_from_a_turn_that_waits_without_end) {
-  auto& never = *new Step;
+  static auto& never = *new Step;
   Watchdog::set_blocked_limit(100ms);
   auto& holder = Holder::start([&] {
     start_v8();

@@ -47,7 +47,7 @@ TEST(Workers, run_tasks_one_after_the_other_and_delayed_ones_later) {
 
 TEST(Workers, tasks_that_wait_for_ever_do_not_hold_up_others) {
   Workers& workers = fresh();
-  auto& never = *new std::promise<void>;
+  static auto& never = *new std::promise<void>;
   std::shared_future<void> gate = never.get_future().share();
   for (int i = 0; i < 3; ++i) workers.post(call([gate] { gate.wait(); }));
   std::promise<void> done;
@@ -58,7 +58,7 @@ TEST(Workers, tasks_that_wait_for_ever_do_not_hold_up_others) {
 
 TEST(Workers, say_when_too_many_wait) {
   Workers& workers = fresh();
-  auto& never = *new std::promise<void>;
+  static auto& never = *new std::promise<void>;
   std::shared_future<void> gate = never.get_future().share();
   for (size_t i = 0; i <= Workers::kThreadsMax; ++i) workers.post(call([gate] { gate.wait(); }));
   bool fine = true;
