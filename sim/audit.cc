@@ -233,7 +233,9 @@ void Audit::removed(const std::string& key) {
   if (auto slot = parse_journal_key(key)) {
     auto it = nodes_.find(slot->node);
     if (journals_[slot->node].fences.contains(slot->slot)) return verdict_.broken("fence-deleted", {}, key);
-    if (it == nodes_.end() || it->second.journal.state >= JournalState::kRecovered) return;
+    // Once recovered or left, for ever: a restart that finds the record forgotten recovers it once more,
+    // and a late delete of one of its slots may hit the fence of that.
+    if (it == nodes_.end() || recovered_.contains(slot->node)) return;
     if (slot->slot > it->second.journal.drained) {
       verdict_.broken("undrained-slot-deleted", {}, key + ", drained to slot " + text(it->second.journal.drained));
     }
