@@ -42,6 +42,8 @@ struct CoreOptions {
   // Pages kept in memory until they are drained. Above half of it a drain starts at once; above
   // all of it no further slot is sent until a drain made room.
   size_t undrained_bytes_max = 256u << 20;
+  // A slot of at least so many bytes is encoded aside (World::run_aside) rather than in place.
+  size_t aside_bytes_min = 128u << 10;
   // A new full snapshot or merge of a cell when its chain of objects is longer than this, or
   // larger than twice the database.
   size_t chain_objects_max = 16;

@@ -53,6 +53,8 @@ class Chaos {
     options_.slots_in_flight_max = 1 + static_cast<unsigned>(world_.below(5));
     options_.chain_objects_max = 3 + world_.below(14);
     options_.undrained_bytes_max = size_t{1} << (16 + world_.below(8));
+    if (world_.chance(0.5)) options_.aside_bytes_min = 0;
+    if (world_.chance(0.5)) aside_max_ = world_.between(milliseconds(1), milliseconds(500));
     incompressible_ = world_.chance(0.3);
     pages_max_ = 1 + static_cast<unsigned>(world_.below(20));
   }
@@ -78,6 +80,7 @@ class Chaos {
     FleetNode& node = *place.node;
     node.data.faults = node.lease.faults = calm_ ? SimFaults{} : faults_;
     node.incompressible = incompressible_;
+    node.world.aside_max = calm_ ? Duration(0) : aside_max_;
     node.world.set_wall_skew(milliseconds(skew_ms_ ? static_cast<int64_t>(world_.below(
         static_cast<uint64_t>(2 * skew_ms_))) - skew_ms_ : 0));
     node.on_alarm = [this, &place, &node](CellId cell, WallMs) {
@@ -233,6 +236,7 @@ class Chaos {
   CoreOptions options_;
   double crash_ = 0, pause_ = 0, cut_ = 0, shutdown_ = 0, release_ = 0;
   int64_t skew_ms_ = 0;
+  Duration aside_max_{0};
   bool incompressible_ = false;
   bool calm_ = false;
   unsigned pages_max_ = 1;

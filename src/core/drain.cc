@@ -27,6 +27,15 @@ constexpr uint64_t kFetchedSnapshotBytesMax = 64u << 20;
 constexpr uint64_t kSmallChainBytes = 256u << 10;
 constexpr Duration kRetryPause = std::chrono::milliseconds(500);
 constexpr size_t kDeletesMax = 16;
+// A fraction of a millisecond.
+constexpr size_t kPagesDroppedAtOnce = 1000;
+
+Task<Blob> encode_aside(World& world, LtxFile file) {
+  std::move_only_function<Blob()> work = [file = std::move(file)] {
+    return encode_ltx(file.info, file.pages);
+  };
+  co_return co_await compute<Blob>(world, Urgency::kBackground, std::move(work));
+}
 
 }  // namespace
 
@@ -99,7 +108,7 @@ Task<Result<void>> Drainer::cycle() {
   // Before the mark passes the slots that tell of the alarms.
   if (alarms_.dirty() && !MUTANT("forget-the-alarm-index")) CO_TRY(co_await alarms_.checkpoint(through, never));
   if (through > lease_.drained()) CO_TRY(co_await lease_.advance_drained(through));
-  journal_.drop_drained(through);
+  while (!journal_.drop_drained(through, kPagesDroppedAtOnce)) co_await yield_to(world_);
   journal_.delete_through(lease_.drained());
   compact_where_needed();
   co_return Result<void>{};
@@ -121,14 +130,14 @@ Task<Result<void>> Drainer::write_objects(std::vector<const Commit*> commits) {
 
 Task<Result<void>> Drainer::write_object(CellId cell, Epoch epoch, std::vector<const Commit*> commits) {
   co_await puts_.acquire();
-  Result<LtxFile> file = merge_commits(commits);
-  CHECK(file) << "commits of " << cell << ": " << file.error().message;
-  RestoreObject object{epoch, 0, file->info.min, file->info.max, 0};
+  Result<EncodedFile> merged =
+      co_await merge_and_encode(world_, Urgency::kBackground, cell, std::move(commits));
+  CHECK(merged) << merged.error().message;
+  EncodedFile file = std::move(*merged);
+  RestoreObject object{epoch, 0, file.info.min, file.info.max, file.body.size()};
   std::string key = ltx_key(cell, epoch, object.level, object.min, object.max);
-  Blob body = encode_ltx(file->info, file->pages);
-  object.bytes = body.size();
   Deadline never = Deadline::never();
-  Result<void> written = co_await bucket_.put(std::move(key), std::move(body), never);
+  Result<void> written = co_await bucket_.put(std::move(key), std::move(file.body), never);
   puts_.release();
   if (!written) co_return written;
   OwnedCell* owned = ownership_.find(cell);
@@ -148,7 +157,7 @@ Task<Result<void>> Drainer::write_object(CellId cell, Epoch epoch, std::vector<c
     co_return Result<void>{};
   }
   owned->chain.push_back(object);
-  owned->page_count = file->info.page_count;
+  owned->page_count = file.info.page_count;
   co_return Result<void>{};
 }
 
@@ -220,12 +229,13 @@ Task<void> Drainer::compact(CellId id) {
 
 Task<Result<void>> Drainer::merge_tail(OwnedCell* cell, std::vector<RestoreObject> run) {
   Deadline deadline = world_.deadline_in(std::chrono::minutes(5));
-  CO_TRY_ASSIGN(LtxFile file, co_await fetch_merged(bucket_, cell->id, run, deadline));
+  CO_TRY_ASSIGN(LtxFile file,
+                co_await fetch_merged(bucket_, cell->id, run, Urgency::kBackground, deadline));
   RestoreObject merged{cell->epoch, kMergedLevel, file.info.min, file.info.max, 0};
   std::string key = ltx_key(cell->id, merged.epoch, merged.level, merged.min, merged.max);
   if (MUTANT("drop-a-page-of-a-compaction") && file.pages.size() > 1) file.pages.pop_back();
   // The same range may have been merged before, from other cuts: the content is the same.
-  Blob body = encode_ltx(file.info, file.pages);
+  Blob body = co_await encode_aside(world_, std::move(file));
   CO_TRY_ASSIGN(merged.bytes, co_await put_and_read_back(std::move(key), std::move(body)));
   for (const RestoreObject& source : run) {
     std::erase(cell->chain, source);
@@ -262,7 +272,8 @@ Task<Result<void>> Drainer::write_snapshot(OwnedCell* cell, std::vector<RestoreO
       co_return fail(std::move(e));
     }
     Deadline deadline = world_.deadline_in(std::chrono::minutes(5));
-    CO_TRY_ASSIGN(file, co_await fetch_merged(bucket_, id, std::move(all), deadline));
+    CO_TRY_ASSIGN(file,
+                  co_await fetch_merged(bucket_, id, std::move(all), Urgency::kBackground, deadline));
     if (file.info.min != Txid(1)) {
       Error e = Error::corrupt(id.value + ": chain begins at TXID " + std::to_string(file.info.min.value));
       co_return fail(std::move(e));
@@ -271,7 +282,8 @@ Task<Result<void>> Drainer::write_snapshot(OwnedCell* cell, std::vector<RestoreO
   file.info.timestamp = WallMs{0};
   RestoreObject snapshot{cell->epoch, kSnapshotLevel, file.info.min, file.info.max, 0};
   std::string key = ltx_key(id, snapshot.epoch, snapshot.level, snapshot.min, snapshot.max);
-  Blob body = encode_ltx(file.info, file.pages);
+  uint32_t page_count = file.info.page_count;
+  Blob body = co_await encode_aside(world_, std::move(file));
   CO_TRY_ASSIGN(snapshot.bytes, co_await put_and_read_back(std::move(key), std::move(body)));
   std::vector<RestoreObject> left;
   for (const RestoreObject& object : cell->chain) {
@@ -281,7 +293,7 @@ Task<Result<void>> Drainer::write_snapshot(OwnedCell* cell, std::vector<RestoreO
   left.insert(left.begin(), snapshot);
   bool newest = left.size() == 1;
   cell->chain = std::move(left);
-  if (newest) cell->page_count = file.info.page_count;
+  if (newest) cell->page_count = page_count;
   co_return Result<void>{};
 }
 

@@ -24,6 +24,7 @@ Journal::Journal(World& world, ObjectStore& store, LeaseKeeper& lease, const Cor
       node_(options.node),
       in_flight_max_(options.slots_in_flight_max),
       undrained_bytes_max_(options.undrained_bytes_max),
+      aside_bytes_min_(options.aside_bytes_min),
       on_durable_(std::move(on_durable)),
       writer_(options.node, Slot(1), options.slot_bytes_max),
       tasks_(world) {
@@ -89,11 +90,22 @@ void Journal::pump() {
     if (MUTANT("acknowledge-before-durable")) advance();
     if (MUTANT("drain-past-the-durable-slot") && !sent.open_since) drainable_ = sealed.slot;
     ++in_flight_;
-    tasks_.spawn(create_slot(sealed.slot, std::move(sealed.bytes)));
+    tasks_.spawn(create_slot(std::move(sealed.draft)));
   }
 }
 
-Task<void> Journal::create_slot(Slot slot, Blob bytes) {
+Task<void> Journal::create_slot(SlotWriter::Draft draft) {
+  Slot slot = draft.slot;
+  size_t size = draft.bytes;
+  std::move_only_function<Blob()> encode = [draft = std::move(draft)] { return draft.encode(); };
+  Blob bytes;
+  if (size < aside_bytes_min_) {
+    bytes = encode();
+  } else {
+    bytes = co_await compute<Blob>(world_, Urgency::kForeground, std::move(encode));
+  }
+  CHECK(bytes.size() == size) << "slot " << slot << " has " << bytes.size() << " bytes, not " << size;
+  encode = nullptr;
   std::string key = journal_key(node_, slot);
   Condition condition = Condition::create();
   Deadline never = Deadline::never();  // ends with the lease
@@ -227,10 +239,12 @@ std::vector<const Commit*> Journal::commits_of(const CellId& cell) {
   return out;
 }
 
-void Journal::drop_drained(Slot through) {
+bool Journal::drop_drained(Slot through, size_t pages_max) {
   CHECK(through <= drainable_) << through << " is above the drainable slot " << drainable_;
-  while (durable_count_ > 0 && held_.front().last <= through) {
+  size_t pages = 0;
+  while (durable_count_ > 0 && held_.front().last <= through && pages < pages_max) {
     const Held& held = held_.front();
+    pages += held.commit.pages.size() + 1;
     forget(held);
     bytes_held_ -= held.bytes;
     bytes_sent_ -= held.bytes;
@@ -242,6 +256,7 @@ void Journal::drop_drained(Slot through) {
     --folded_;
   }
   pump();
+  return durable_count_ == 0 || held_.front().last > through;
 }
 
 void Journal::delete_through(Slot through) {

@@ -48,8 +48,9 @@ class Journal {
   // All commits of a cell that are not drained, durable or not, oldest first; pages as above.
   std::vector<const Commit*> commits_of(const CellId& cell);
   bool has_commits_of(const CellId& cell) const { return per_cell_.contains(cell); }
-  // Forgets the commits that end in slots up to `through`; lets the journal go on.
-  void drop_drained(Slot through);
+  // Forgets commits that end in slots up to `through`, oldest first, until all are gone (true) or so
+  // many pages are; lets the journal go on.
+  bool drop_drained(Slot through, size_t pages_max = SIZE_MAX);
 
   size_t bytes_waiting() const { return bytes_waiting_; }  // pages not yet in a slot
   size_t bytes_undrained() const { return bytes_held_; }   // all pages held
@@ -86,7 +87,7 @@ class Journal {
 
   void pump_soon();
   void pump();
-  Task<void> create_slot(Slot slot, Blob bytes);
+  Task<void> create_slot(SlotWriter::Draft draft);
   void advance();
   void fold(Held& held);
   void forget(const Held& held);
@@ -100,6 +101,7 @@ class Journal {
   const NodeId node_;
   const unsigned in_flight_max_;
   const size_t undrained_bytes_max_;
+  const size_t aside_bytes_min_;
   OnDurable on_durable_;
 
   SlotWriter writer_;

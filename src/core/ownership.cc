@@ -252,7 +252,7 @@ Task<Result<void>> Ownership::claim(CellId cell, std::shared_ptr<Pending> pendin
         fetch = std::make_shared<Fetch>(world_);
         auto run = [](Bucket& bucket, CellId id, std::vector<RestoreObject> objects, Deadline until,
                       std::shared_ptr<Fetch> out) -> Task<void> {
-          out->file = co_await fetch_merged(bucket, id, std::move(objects), until);
+          out->file = co_await fetch_merged(bucket, id, std::move(objects), Urgency::kForeground, until);
           out->done.notify_all();
         };
         Deadline restore_deadline = world_.deadline_in(kRestoreTime);
@@ -328,7 +328,9 @@ Task<Result<Activation>> Ownership::restore(CellId cell, std::optional<Result<Lt
     uint32_t base_pages = 0;
     if (!objects.empty()) {
       bool with_the_claim = fetched.has_value();
-      if (!fetched) fetched = co_await fetch_merged(bucket_, cell, objects, deadline);
+      if (!fetched) {
+        fetched = co_await fetch_merged(bucket_, cell, objects, Urgency::kForeground, deadline);
+      }
       Result<LtxFile> file = std::move(*fetched);
       fetched.reset();
       if (!file) {
@@ -355,33 +357,37 @@ Task<Result<Activation>> Ownership::restore(CellId cell, std::optional<Result<Lt
       base = std::move(*file);
       base_pages = base->info.page_count;
     }
+    std::optional<Result<LtxFile>> whole;
+    if (base || !overlay.empty()) {
+      whole = co_await apply_commits(world_, std::move(base), std::move(overlay));
+    }
     owned = find(cell);
     if (!owned || lease_.lost()) {
       Error e = lost_error(cell);
       co_return fail(std::move(e));
     }
     // A takeover learns the size only here. A drain meanwhile knows better.
-    if (base && owned->page_count == 0) owned->page_count = base_pages;
+    if (base_pages > 0 && owned->page_count == 0) owned->page_count = base_pages;
     if (owned->last != activation.txid || owned->epoch != activation.epoch) {
       // The cell was resident all the while and went on committing.
       if (round < 8) continue;
       Error e = Error::unavailable("cell " + cell.value + ": commits while it is being activated");
       co_return fail(std::move(e));
     }
-    if (!base && overlay.empty()) {
+    if (!whole) {
       CHECK(activation.txid.value == 0) << cell << " has no data at TXID " << activation.txid;
       co_return activation;
     }
-    Result<LtxFile> whole = apply_commits(std::move(base), overlay);
-    if (!whole) co_return fail(whole.error().at("cell " + cell.value));
-    if (whole->info.min != Txid(1) || whole->info.max != activation.txid) {
+    if (!*whole) co_return fail(whole->error().at("cell " + cell.value));
+    LtxFile file = std::move(**whole);
+    if (file.info.min != Txid(1) || file.info.max != activation.txid) {
       Error e = Error::corrupt("cell " + cell.value + ": restored TXIDs " +
-                               std::to_string(whole->info.min.value) + " to " +
-                               std::to_string(whole->info.max.value) + ", expected 1 to " +
+                               std::to_string(file.info.min.value) + " to " +
+                               std::to_string(file.info.max.value) + ", expected 1 to " +
                                std::to_string(activation.txid.value));
       co_return fail(std::move(e));
     }
-    activation.image = to_image(std::move(*whole));
+    activation.image = to_image(std::move(file));
     co_return activation;
   }
 }

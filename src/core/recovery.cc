@@ -318,17 +318,34 @@ Task<Result<std::optional<std::vector<Commit>>>> Recoverer::read_slots(NodeId no
         }
         co_return fail(std::move(slots[i]).error());
       }
-      Result<SlotContent> content = decode_slot(slots[i]->body.view());
-      if (!content) co_return fail(content.error().at(key));
-      if (content->kind == SlotKind::kFence) co_return std::optional<std::vector<Commit>>();
-      CO_TRY_ASSIGN(std::vector<Commit> whole, assembler.feed(*content));
-      std::move(whole.begin(), whole.end(), std::back_inserter(commits));
+      // Aside, one after the other: nobody else touches the assembler meanwhile.
+      using Decoded = Result<std::optional<std::vector<Commit>>>;
+      std::move_only_function<Decoded()> work = [&assembler, key,
+                                                 body = std::move(slots[i]->body)]() -> Decoded {
+        Result<SlotContent> content = decode_slot(body.view());
+        if (!content) return fail(content.error().at(key));
+        if (content->kind == SlotKind::kFence) return std::optional<std::vector<Commit>>();
+        TRY_ASSIGN(std::vector<Commit> whole, assembler.feed(*content));
+        return std::optional(std::move(whole));
+      };
+      CO_TRY_ASSIGN(std::optional<std::vector<Commit>> whole,
+                    co_await compute<Decoded>(world_, Urgency::kForeground, std::move(work)));
+      if (!whole) co_return std::optional<std::vector<Commit>>();
+      std::move(whole->begin(), whole->end(), std::back_inserter(commits));
     }
   }
   if (assembler.incomplete()) COVERAGE_MARK("recovery-drops-an-incomplete-commit");
   // What is incomplete at the end was never acknowledged.
   std::optional<std::vector<Commit>> result(std::move(commits));
   co_return result;
+}
+
+Task<Result<void>> Recoverer::write_tail(CellId cell, Epoch epoch, std::vector<const Commit*> commits,
+                                         Deadline deadline) {
+  CO_TRY_ASSIGN(EncodedFile file, co_await merge_and_encode(world_, Urgency::kForeground, cell,
+                                                            std::move(commits)));
+  std::string key = ltx_key(cell, epoch, 0, file.info.min, file.info.max);
+  co_return co_await bucket_.put(std::move(key), std::move(file.body), deadline);
 }
 
 Task<Result<void>> Recoverer::write_tails(std::vector<Commit> commits, Deadline deadline) {
@@ -338,12 +355,7 @@ Task<Result<void>> Recoverer::write_tails(std::vector<Commit> commits, Deadline 
   auto next = tails.begin();
   while (next != tails.end()) {
     for (; next != tails.end() && writes.size() < kWritesInFlight; ++next) {
-      const auto& [cell, epoch] = next->first;
-      Result<LtxFile> file = merge_commits(next->second);
-      if (!file) co_return fail(file.error().at("journal tail of cell " + cell.value));
-      std::string key = ltx_key(cell, epoch, 0, file->info.min, file->info.max);
-      Blob body = encode_ltx(file->info, file->pages);
-      writes.push_back(bucket_.put(std::move(key), std::move(body), deadline));
+      writes.push_back(write_tail(next->first.first, next->first.second, std::move(next->second), deadline));
     }
     std::vector<Result<void>> results = co_await join_all(world_, std::move(writes));
     writes.clear();

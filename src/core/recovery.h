@@ -82,6 +82,8 @@ class Recoverer {
   // Reads the slots in (drained, fence). Nothing: one is missing.
   Task<Result<std::optional<std::vector<Commit>>>> read_slots(NodeId node, Slot drained, Slot fence,
                                                               Deadline deadline);
+  Task<Result<void>> write_tail(CellId cell, Epoch epoch, std::vector<const Commit*> commits,
+                                Deadline deadline);
   Task<Result<void>> write_tails(std::vector<Commit> commits, Deadline deadline);
   Task<Result<void>> write_alarms(NodeId node, std::vector<Commit> commits, Slot through,
                                   Deadline deadline);

@@ -25,19 +25,29 @@ struct Chain {
 // kCorrupt when TXIDs are missing.
 Task<Result<Chain>> list_chain(Bucket& bucket, CellId cell, Manifest manifest, Deadline deadline);
 
-// Fetches objects, given in the order of a RestorePlan, and merges them: newest page wins. At most
-// `kFetchesInFlight` objects are in memory beside the result. kCorrupt names an object that is
+// Fetches objects, given in the order of a RestorePlan, and merges them: newest page wins. Decodes and
+// merges aside. At most `kFetchesInFlight` objects are in memory beside the result. kCorrupt names an object that is
 // missing, damaged or not what its name says. `objects` is not empty.
 inline constexpr size_t kFetchesInFlight = 32;
 Task<Result<LtxFile>> fetch_merged(Bucket& bucket, CellId cell, std::vector<RestoreObject> objects,
-                                   Deadline deadline);
+                                   Urgency urgency, Deadline deadline);
 
 // One LTX file of one or more commits of a cell, oldest first, TXIDs dense.
 Result<LtxFile> merge_commits(std::span<const Commit* const> commits);
-LtxFile to_ltx_file(const Commit& commit);
+LtxFile to_ltx_file(Commit commit);
+
+// The same, encoded. Made aside: the commits stay as they are until the end. The error names the cell.
+struct EncodedFile {
+  LtxInfo info;
+  Blob body;
+};
+Task<Result<EncodedFile>> merge_and_encode(World& world, Urgency urgency, CellId cell,
+                                           std::vector<const Commit*> commits);
 
 // Commits (oldest first) applied to what `base` holds; those that it contains already add nothing.
-Result<LtxFile> apply_commits(std::optional<LtxFile> base, std::span<const Commit> commits);
+// Made aside. There is a base or a commit.
+Task<Result<LtxFile>> apply_commits(World& world, std::optional<LtxFile> base,
+                                    std::vector<Commit> commits);
 
 DatabaseImage to_image(LtxFile file);
 

@@ -239,7 +239,9 @@ SlotWriter::Sealed SlotWriter::seal(Slot drained) {
   CHECK(!queue_.empty()) << "nothing waits for slot " << next_;
   Sealed sealed;
   sealed.slot = next_;
-  std::vector<CommitPart> parts;
+  sealed.draft.node = node_;
+  sealed.draft.slot = next_;
+  std::vector<CommitPart>& parts = sealed.draft.parts;
   size_t used = head_bytes(node_) + kChecksumSize;
   size_t taken = 0;  // commits at the head of the queue that end in this slot
   while (taken < queue_.size() && parts.size() < kSlotPartsMax) {
@@ -253,6 +255,7 @@ SlotWriter::Sealed SlotWriter::seal(Slot drained) {
     if (w.next_part == 0) w.first = next_;
     parts.push_back(CommitPart{commit.cell, commit.epoch, commit.txid, w.next_part, w.part_count,
                                w.next_part == 0 ? commit.alarm : std::nullopt, payload});
+    sealed.draft.held.push_back(commit.ltx);
     used += size;
     waiting_bytes_ -= payload.size();
     if (++w.next_part < w.part_count) {
@@ -261,11 +264,12 @@ SlotWriter::Sealed SlotWriter::seal(Slot drained) {
     }
     ++taken;
   }
-  sealed.bytes = encode_slot(node_, next_, parts, drained);
+  sealed.draft.drained = drained;
+  sealed.draft.bytes = used;
   for (size_t i = 0; i < taken; ++i) {
     Waiting& w = queue_.front();
-    sealed.ended.push_back(Ended{std::move(w.commit.cell), w.commit.epoch, w.commit.txid, w.first,
-                                 w.commit.alarm, std::move(w.commit.ltx)});
+    sealed.ended.push_back(
+        Ended{std::move(w.commit.cell), w.commit.epoch, w.commit.txid, w.first, w.commit.alarm});
     queue_.pop_front();
   }
   next_ = next_.next();

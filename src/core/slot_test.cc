@@ -191,10 +191,12 @@ TEST(SlotWriter, whatever_is_written_comes_back_in_order) {
       bool drain = round == 9;
       while (!writer.empty() && (drain || random() % 3)) {
         SlotWriter::Sealed sealed = writer.seal();
-        auto content = decode_slot(sealed.bytes.view());
+        Blob bytes = sealed.draft.encode();
+        EXPECT_EQ(bytes.size(), sealed.draft.bytes);
+        auto content = decode_slot(bytes.view());
         ASSERT_TRUE(content) << content.error().message;
         EXPECT_EQ(content->slot, sealed.slot);
-        EXPECT_LE(sealed.bytes.size(), slot_bytes_max);
+        EXPECT_LE(bytes.size(), slot_bytes_max);
         auto commits = assembler.feed(*content);
         ASSERT_TRUE(commits) << commits.error().message;
         ASSERT_EQ(commits->size(), sealed.ended.size());
@@ -227,7 +229,7 @@ TEST(SlotWriter, small_commits_share_a_slot_and_none_is_split) {
   size_t slots = 0;
   while (!writer.empty()) {
     auto sealed = writer.seal();
-    EXPECT_LE(sealed.bytes.size(), 64u << 10);
+    EXPECT_LE(sealed.draft.bytes, 64u << 10);
     EXPECT_FALSE(sealed.open_since);
     ++slots;
   }
@@ -258,7 +260,7 @@ TEST(CommitAssembler, an_incomplete_tail_is_reported_and_dropped) {
   ASSERT_TRUE(writer.add(encode_commit(commit_of("C:2", 1, 1, 9, random))));
   CommitAssembler assembler(kNode);
   auto sealed = writer.seal();
-  auto commits = assembler.feed(*decode_slot(sealed.bytes.view()));
+  auto commits = assembler.feed(*decode_slot(sealed.draft.encode().view()));
   ASSERT_TRUE(commits);
   EXPECT_TRUE(commits->empty());
   ASSERT_TRUE(assembler.incomplete());

@@ -39,7 +39,8 @@ class TaskScope {
   Signal ended_;
 };
 
-// At most `limit` holders at a time: co_await permits.acquire(), permits.release().
+// At most `limit` holders at a time: co_await permits.acquire(), permits.release(). About first come,
+// first served.
 class Permits {
  public:
   Permits(World& world, size_t limit) : free_(limit), freed_(world) {}
@@ -49,7 +50,7 @@ class Permits {
   }
   void release() {
     ++free_;
-    freed_.notify_all();
+    freed_.notify_one();
   }
 
  private:

@@ -73,7 +73,8 @@ S3Signed S3Signer::sign(const S3Credentials& credentials, const S3Unsigned& requ
     key_secret_ = credentials.secret_key;
   }
 
-  const std::string payload_hash = sha256_hex(request.body);
+  const std::string payload_hash =
+      request.body_sha256.empty() ? sha256_hex(request.body) : request.body_sha256;
   HeaderList headers = request.headers;
   headers.emplace_back("host", request.host);
   headers.emplace_back("x-amz-content-sha256", payload_hash);

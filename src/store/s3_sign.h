@@ -27,6 +27,7 @@ struct S3Unsigned {
   std::vector<std::pair<std::string, std::string>> query;  // not encoded
   HeaderList headers;                                      // without host
   std::string_view body;
+  std::string body_sha256;  // sha256_hex(body), made by the caller; empty: sign() does it
 };
 
 struct S3Signed {

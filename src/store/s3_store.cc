@@ -14,6 +14,8 @@ namespace celld {
 namespace {
 
 constexpr uint64_t kListBytesMax = 32 << 20;
+// A body of at least so many bytes is hashed on another thread: a fraction of a millisecond.
+constexpr size_t kHashedAsideMin = 128 << 10;
 
 bool bucket_name_ok(std::string_view name) {
   if (name.size() < 3 || name.size() > 255) return false;
@@ -152,6 +154,11 @@ Task<Result<HttpReply>> S3Store::send_once(Request request, Deadline deadline) {
   request.to_sign.body = request.body.view();
   if (!quirks_->header.empty()) {
     request.to_sign.headers.emplace_back(quirks_->header, quirks_->header_value);
+  }
+  if (request.body.size() >= kHashedAsideMin) {
+    std::move_only_function<std::string()> work = [body = request.body] { return sha256_hex(body.view()); };
+    request.to_sign.body_sha256 =
+        co_await compute<std::string>(world_, Urgency::kForeground, std::move(work));
   }
   S3Signed sealed = signer_.sign(credentials, request.to_sign, world_.wall_now());
   HttpCall call;

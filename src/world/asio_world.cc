@@ -2,13 +2,16 @@
 
 #include <sys/random.h>
 
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <map>
+#include <thread>
 #include <unordered_map>
 
 #include "base/check.h"
+#include "world/work_pool.h"
 
 namespace celld {
 
@@ -91,6 +94,18 @@ void AsioWorld::post(Callback callback) { boost::asio::post(io_, std::move(callb
 
 void AsioWorld::post_from_any_thread(Callback callback) {
   boost::asio::post(io_, std::move(callback));
+}
+
+void AsioWorld::run_aside(Urgency urgency, Callback work, Callback done) {
+  if (!aside_) aside_ = std::make_unique<WorkPool>(std::max(2u, std::thread::hardware_concurrency() / 2));
+  // The io_context does not run dry while something is under way.
+  auto guard = boost::asio::make_work_guard(io_);
+  aside_->submit(urgency, [this, guard = std::move(guard), work = std::move(work),
+                           done = std::move(done)]() mutable {
+    work();
+    work = nullptr;
+    boost::asio::post(io_, std::move(done));
+  });
 }
 
 }  // namespace celld

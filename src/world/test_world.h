@@ -141,6 +141,20 @@ class TestNodeWorld final : public World {
   void post(Callback callback) override { call_at(root_.now(), std::move(callback)); }
   void post_from_any_thread(Callback callback) override { post(std::move(callback)); }
 
+  void run_aside(Urgency, Callback work, Callback done) override {
+    ++asides;
+    Duration takes = aside_min == aside_max ? aside_max : root_.between(aside_min, aside_max);
+    call_at(root_.now() + takes, [work = std::move(work), done = std::move(done)]() mutable {
+      work();
+      done();
+    });
+  }
+
+  // How long work takes that runs aside; how often there was some.
+  Duration aside_min{0};
+  Duration aside_max{0};
+  uint64_t asides = 0;
+
   void set_wall_skew(Duration skew) { wall_skew_ms_ = skew / std::chrono::milliseconds(1); }
   // Whatever would run before `until` runs then, in order.
   void pause_until(MonoTime until) { paused_until_ = std::max(paused_until_, until); }

@@ -12,16 +12,30 @@ uint64_t World::random_u64() {
 
 double World::random_unit() { return static_cast<double>(random_u64() >> 11) * 0x1.0p-53; }
 
+void World::run_aside(Urgency, Callback work, Callback done) {
+  post([work = std::move(work), done = std::move(done)]() mutable {
+    work();
+    done();
+  });
+}
+
+void Signal::wake(std::shared_ptr<Waiter> w) {
+  w->done = true;
+  w->notified = true;
+  if (w->timer) world_.cancel(w->timer);
+  w->cancelled.detach();
+  world_.post([w = std::move(w)] { w->handle.resume(); });
+}
+
 void Signal::notify_all() {
-  auto waiters = std::exchange(state_->waiters, {});
-  for (auto& w : waiters) {
-    if (w->done) continue;
-    w->done = true;
-    w->notified = true;
-    if (w->timer) world_.cancel(w->timer);
-    w->cancelled.detach();
-    world_.post([w] { w->handle.resume(); });
-  }
+  for (auto& w : std::exchange(state_->waiters, {})) wake(std::move(w));
+}
+
+void Signal::notify_one() {
+  if (state_->waiters.empty()) return;
+  std::shared_ptr<Waiter> first = std::move(state_->waiters.front());
+  state_->waiters.pop_front();
+  wake(std::move(first));
 }
 
 std::shared_ptr<Signal::Waiter> Signal::enlist(std::coroutine_handle<> h, Deadline deadline) {

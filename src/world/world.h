@@ -54,6 +54,9 @@ struct Deadline {
 using Callback = std::move_only_function<void()>;
 using TimerId = uint64_t;  // 0 = none
 
+// Work that somebody waits for goes before work that only has to be done some time.
+enum class Urgency : uint8_t { kForeground, kBackground };
+
 class World {
  public:
   virtual ~World() = default;
@@ -71,6 +74,14 @@ class World {
   virtual void post(Callback callback) = 0;
   // The same from a foreign thread.
   virtual void post_from_any_thread(Callback callback) = 0;
+
+  // Runs `work` where it does not hold up the world's thread, then `done` on that thread. `work` must
+  // touch nothing that anybody else may change meanwhile. Not bounded by itself: what waits here is
+  // a task that waits, see compute(). When the world ends first, neither may ever run.
+  //
+  // Production has a few threads for this. Worlds in virtual time run `work` as an event of their
+  // own, after what is posted already: this is that default.
+  virtual void run_aside(Urgency urgency, Callback work, Callback done);
 
   // Starts a task of its own; it ends by itself. Ran up to its first suspension before the return.
   void spawn(Task<void> task) { start(std::move(task)); }
@@ -112,6 +123,32 @@ inline auto yield_to(World& world) {
   return Awaiter{world};
 }
 
+// The value of `work`, made aside (World::run_aside): for whatever takes time in proportion to data.
+// Name the function first: co_await compute<T>(world, urgency, std::move(work)).
+template <class T>
+Task<T> compute(World& world, Urgency urgency, std::move_only_function<T()> work) {
+  struct Awaiter {
+    World& world;
+    Urgency urgency;
+    std::move_only_function<T()>& work;
+    std::optional<T>& value;
+    bool await_ready() const { return false; }
+    // May be resumed before this has returned; touches nothing after the call.
+    void await_suspend(std::coroutine_handle<> h) {
+      auto run = [this] {
+        value.emplace(work());
+        work = nullptr;
+      };
+      world.run_aside(urgency, std::move(run), [h] { h.resume(); });
+    }
+    void await_resume() const {}
+  };
+  std::optional<T> value;
+  Awaiter awaiter{world, urgency, work, value};
+  co_await awaiter;
+  co_return std::move(*value);
+}
+
 // A condition that tasks wait for. Waiters are resumed through World::post, in order, and must
 // look again: a wake-up promises nothing.
 class Signal {
@@ -123,6 +160,8 @@ class Signal {
   ~Signal() { notify_all(); }
 
   void notify_all();
+  // Wakes the one that waits for longest.
+  void notify_one();
 
   // co_await signal.wait_until(deadline): true when notified, false when the deadline came first
   // or the caller cancelled.
@@ -149,8 +188,9 @@ class Signal {
     Cancellation::Listener cancelled;
   };
   struct State {
-    std::vector<std::shared_ptr<Waiter>> waiters;
+    std::deque<std::shared_ptr<Waiter>> waiters;  // none of them done
   };
+  void wake(std::shared_ptr<Waiter> w);
   std::shared_ptr<Waiter> enlist(std::coroutine_handle<> h, Deadline deadline);
 
   World& world_;
