@@ -18,6 +18,7 @@ const RETRYABLE = 1;
 const OVERLOADED = 2;
 const REMOTE = 4;
 const RESET = 8;
+const UNCONFIRMED = 16;
 
 export function make_error(name: string, message: string, flags: ErrorFlags): Error {
   let error: Error;
@@ -43,6 +44,7 @@ export function mark_error<T extends object>(error: T, flags: ErrorFlags): T {
     if (flags & OVERLOADED) set_own(error, "overloaded", true);
     if (flags & REMOTE) set_own(error, "remote", true);
     if (flags & RESET) set_own(error, "durableObjectReset", true);
+    if (flags & UNCONFIRMED) set_own(error, "unconfirmed", true);
   }
   return error;
 }

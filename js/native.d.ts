@@ -23,7 +23,7 @@ type HeaderBlock = string;
 type Body = null | string | Uint8Array | PipeId;
 
 // Bits of error flags.
-//   1 retryable, 2 overloaded, 4 remote, 8 durableObjectReset
+//   1 retryable, 2 overloaded, 4 remote, 8 durableObjectReset, 16 unconfirmed
 type ErrorFlags = number;
 
 interface Native {

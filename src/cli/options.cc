@@ -150,6 +150,18 @@ void add_tuning(CLI::App& app, TuningOptions& t) {
   add_number(app, "--loops", "CELLD_LOOPS", 0, 0, 1'024,
              "Threads that run JavaScript; 0 means one per core",
              [&t](uint64_t v) { t.loops = static_cast<uint32_t>(v); });
+  add_number(app, "--confirm-timeout-ms", "CELLD_CONFIRM_TIMEOUT_MS", 30'000, 1'000, 3'600'000,
+             "Time after which an answer is given up that waits for a bucket that confirms nothing",
+             [&t](uint64_t v) { t.confirm_timeout = milliseconds(v); });
+  add_number(app, "--journal-limit-mb", "CELLD_JOURNAL_LIMIT_MB", 256, 16, 65'536,
+             "Memory for writes that wait for the bucket; above it, events of objects that write wait",
+             [&t](uint64_t v) { t.journal_limit_mb = static_cast<uint32_t>(v); });
+  add_number(app, "--transaction-limit-mb", "CELLD_TRANSACTION_LIMIT_MB", 128, 1, 512,
+             "Size of the pages that one transaction may change",
+             [&t](uint64_t v) { t.transaction_limit_mb = static_cast<uint32_t>(v); });
+  add_number(app, "--database-limit-mb", "CELLD_DATABASE_LIMIT_MB", 10'240, 1, 65'536,
+             "Size of the database of one object",
+             [&t](uint64_t v) { t.database_limit_mb = static_cast<uint32_t>(v); });
   add_number(app, "--idle-evict-ms", "CELLD_IDLE_EVICT_MS", 10'000, 0, 86'400'000,
              "Idle time after which an object leaves memory",
              [&t](uint64_t v) { t.idle_evict = milliseconds(v); });

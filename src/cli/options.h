@@ -28,6 +28,10 @@ struct TuningOptions {
   uint32_t loops = 0;                             // CELLD_LOOPS, threads that run Workers; twice as many
                                                   // hold objects. 0 = one per core, up to 1,024
   std::chrono::milliseconds idle_evict{10'000};   // CELLD_IDLE_EVICT_MS: 0 to 86,400,000
+  std::chrono::milliseconds confirm_timeout{30'000};  // CELLD_CONFIRM_TIMEOUT_MS: 1,000 to 3,600,000
+  uint32_t journal_limit_mb = 256;       // CELLD_JOURNAL_LIMIT_MB: 16 to 65,536
+  uint32_t transaction_limit_mb = 128;   // CELLD_TRANSACTION_LIMIT_MB: 1 to 512
+  uint32_t database_limit_mb = 10'240;   // CELLD_DATABASE_LIMIT_MB: 1 to 65,536
 };
 
 struct BucketOptions {

@@ -32,6 +32,10 @@ NodeConfig node_config(const TuningOptions& tuning) {
   config.loop.isolate.heap_bytes_hard = std::max<size_t>(
       std::clamp<size_t>(memory_bytes() / 4, 1ull << 30, 4ull << 30), 2 * config.loop.isolate.heap_bytes);
   config.loop.idle_evict = tuning.idle_evict;
+  config.loop.confirm_timeout = tuning.confirm_timeout;
+  config.loop.storage.sql.transaction_pages_max = (tuning.transaction_limit_mb << 20) / kPageSize;
+  config.loop.storage.sql.database_pages_max = tuning.database_limit_mb * ((1u << 20) / kPageSize);
+  config.core.undrained_bytes_max = size_t{tuning.journal_limit_mb} << 20;
   config.core.lease_ttl = tuning.lease_ttl;
   config.core.name = host_name();
   return config;

@@ -49,12 +49,12 @@ Bucket::Bucket(World& world, ObjectStore& store, Duration request_timeout,
                std::function<bool()> stopped)
     : world_(world), store_(store), request_timeout_(request_timeout), stopped_(std::move(stopped)) {}
 
-Deadline Bucket::request_deadline(Deadline deadline) {
-  return deadline.sooner(world_.now() + request_timeout_);
+Deadline Bucket::request_deadline(Deadline deadline, uint64_t bytes) {
+  return deadline.sooner(world_.now() + request_timeout_ + transfer_time(bytes));
 }
 
-Task<Result<StoredObject>> Bucket::get(std::string key, Deadline deadline) {
-  auto attempt = [&] { return store_.get(key, request_deadline(deadline)); };
+Task<Result<StoredObject>> Bucket::get(std::string key, Deadline deadline, uint64_t bytes) {
+  auto attempt = [&] { return store_.get(key, request_deadline(deadline, bytes)); };
   co_return co_await repeat<StoredObject>(world_, stopped_, key, deadline, attempt);
 }
 
@@ -64,7 +64,7 @@ Task<Result<StoredObject>> Bucket::get_range(std::string key, ByteRange range, D
 }
 
 Task<Result<void>> Bucket::put(std::string key, Blob body, Deadline deadline) {
-  auto attempt = [&] { return store_.put(key, body, request_deadline(deadline)); };
+  auto attempt = [&] { return store_.put(key, body, request_deadline(deadline, body.size())); };
   Result<Version> r = co_await repeat<Version>(world_, stopped_, key, deadline, attempt);
   if (!r) co_return fail(std::move(r).error());
   co_return Result<void>{};
@@ -103,7 +103,8 @@ Task<SwapResult> Bucket::put_if(std::string key, Blob body, Condition condition,
                                    request_deadline(deadline));
 }
 
-Task<Settled> Bucket::settle(std::string key, Blob body, Condition condition, Deadline deadline) {
+Task<Settled> Bucket::settle(std::string key, Blob body, Condition condition, Deadline deadline,
+                             AttemptFailed* failed) {
   Backoff backoff(world_, kBackoffBase, kBackoffCap);
   Settled out;
   out.error = Error::unavailable(key + ": conditional write not settled");
@@ -113,14 +114,17 @@ Task<Settled> Bucket::settle(std::string key, Blob body, Condition condition, De
       out.error = stopped_error(key);
       co_return out;
     }
-    SwapResult swap = co_await store_.put_if(key, body, condition, request_deadline(deadline));
+    SwapResult swap = co_await store_.put_if(key, body, condition, request_deadline(deadline, body.size()));
     if (swap.outcome == SwapOutcome::kApplied) {
       out.kind = Settled::kApplied;
       out.version = std::move(swap.version);
       co_return out;
     }
     bool ambiguous = swap.outcome == SwapOutcome::kAmbiguous;
-    if (ambiguous) out.error = std::move(swap.error);
+    if (ambiguous) {
+      out.error = std::move(swap.error);
+      if (failed) (*failed)(out.error);
+    }
     if (ambiguous && MUTANT("take-ambiguous-for-applied")) {
       out.kind = Settled::kApplied;
       co_return out;
@@ -139,7 +143,8 @@ Task<Settled> Bucket::settle(std::string key, Blob body, Condition condition, De
     }
     put_off_look = false;
     // Refused: perhaps by an earlier attempt of our own. Ambiguous: perhaps applied.
-    Result<StoredObject> now_there = co_await get(key, deadline);
+    Deadline look = deadline.sooner(world_.now() + request_timeout_ + transfer_time(body.size()));
+    Result<StoredObject> now_there = co_await get(key, look, body.size());
     if (now_there) {
       if (now_there->body == body) {
         if (ambiguous) COVERAGE_MARK("ambiguous-swap-was-applied");
@@ -162,10 +167,11 @@ Task<Settled> Bucket::settle(std::string key, Blob body, Condition condition, De
     } else {
       COVERAGE_MARK("read-back-failed");
       out.error = std::move(now_there).error();
-      co_return out;
+      if (failed) (*failed)(out.error);
+      if (!worth_repeating(out.error)) co_return out;
     }
-    COVERAGE_MARK("ambiguous-swap-not-yet-applied");
-    // Not yet applied, which is all that this proves: the same bytes once more.
+    if (!now_there) COVERAGE_MARK("ambiguous-swap-not-yet-applied");
+    // Not yet applied, or not known, which is all that this proves: the same bytes once more.
     Duration wait = backoff.next();
     if (world_.now() + wait >= deadline.at) co_return out;
     co_await sleep_for(world_, wait);

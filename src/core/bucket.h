@@ -48,16 +48,23 @@ struct Settled {
 // requests by turns would never get one done. Only once, then a look decides.
 inline bool asks_for_pause(const Error& error) { return error.retry_after_ms != 0; }
 
+// Hears of every attempt that did not bring a conditional write to its end.
+using AttemptFailed = std::move_only_function<void(const Error&)>;
+
 // On the world's thread. The store and `stopped` outlive it.
 class Bucket {
  public:
-  // Every request is cut off after `request_timeout`. When `stopped` turns true, repetitions end
+  static constexpr uint64_t kBytesPerSecondMin = 512 << 10;
+
+  // Every request is cut off after `request_timeout` and the time that its bytes take on a line of
+  // kBytesPerSecondMin. When `stopped` turns true, repetitions end
   // with kFenced, or kUnsettled.
   Bucket(World& world, ObjectStore& store, Duration request_timeout, std::function<bool()> stopped);
 
   // Repeated while the error is kUnavailable or kDeadline, until the deadline. Never kDeadline
   // itself: the last error of the store is worth more.
-  Task<Result<StoredObject>> get(std::string key, Deadline deadline);
+  // `bytes`: how large the object is, if that is known.
+  Task<Result<StoredObject>> get(std::string key, Deadline deadline, uint64_t bytes = 0);
   Task<Result<StoredObject>> get_range(std::string key, ByteRange range, Deadline deadline);
   Task<Result<void>> put(std::string key, Blob body, Deadline deadline);
   Task<Result<void>> remove(std::string key, Deadline deadline);
@@ -69,17 +76,22 @@ class Bucket {
   // A conditional write of bytes that nobody else would write under this condition, or whose
   // writers all want the same. Repeated with identical bytes until the outcome is definite; a
   // refusal is compared with our own bytes first.
-  Task<Settled> settle(std::string key, Blob body, Condition condition, Deadline deadline);
+  Task<Settled> settle(std::string key, Blob body, Condition condition, Deadline deadline,
+                       AttemptFailed* failed = nullptr);
 
   // One request, not repeated.
   Task<SwapResult> put_if(std::string key, Blob body, Condition condition, Deadline deadline);
 
+  // What `bytes` may take at most, beside the time of a request.
+  static Duration transfer_time(uint64_t bytes) {
+    return std::chrono::seconds(1) * bytes / kBytesPerSecondMin;
+  }
   World& world() { return world_; }
   bool stopped() const { return stopped_(); }
   std::string describe() const { return store_.describe(); }
 
  private:
-  Deadline request_deadline(Deadline deadline);
+  Deadline request_deadline(Deadline deadline, uint64_t bytes = 0);
 
   World& world_;
   ObjectStore& store_;

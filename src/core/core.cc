@@ -24,6 +24,16 @@ constexpr size_t kReleasesInFlight = 32;
 
 }  // namespace
 
+std::string_view to_string(Trouble kind) {
+  switch (kind) {
+    case Trouble::kJournal: return "journal";
+    case Trouble::kDrain: return "drain";
+    case Trouble::kCompaction: return "compaction";
+    case Trouble::kPressure: return "pressure";
+  }
+  return "unknown";
+}
+
 class Core::Impl {
  public:
   Impl(World& world, ObjectStore& data, ObjectStore& lease_store, CoreHost& host, CoreOptions options)
@@ -33,7 +43,7 @@ class Core::Impl {
         lease_(world, lease_store, options_,
                [this](FenceReason reason, std::string detail) { on_lost(reason, std::move(detail)); }),
         bucket_(world, data, options_.request_timeout, [this] { return lease_.lost() || ended_; }),
-        journal_(world, data, lease_, options_,
+        journal_(world, data, lease_, host, options_,
                  [this](std::span<const Commit* const> commits) { on_durable(commits); }),
         recoverer_(world, bucket_, options_.node),
         alarms_(world, bucket_, host, options_.node),

@@ -85,6 +85,22 @@ struct Proven {
   Txid txid;
 };
 
+// What does not get done since the bucket fails: nothing is lost by it, but it waits.
+enum class Trouble : uint8_t {
+  kJournal,     // slots are not confirmed: writes are not acknowledged
+  kDrain,       // the journal is not drained: memory fills, takeovers take longer
+  kCompaction,  // chains of objects grow
+  kPressure,    // the journal is full: events of cells that write wait or are refused
+};
+std::string_view to_string(Trouble kind);  // "journal", "drain", "compaction", "pressure"
+
+struct TroubleReport {
+  Trouble kind;
+  bool ended;          // it is over
+  Duration since;      // how long it has lasted
+  std::string detail;  // the last error
+};
+
 // What the node does for the core. Called on the control thread, never from inside a call into
 // Core, except `on_fenced`, which may come from any of them.
 class CoreHost {
@@ -102,6 +118,9 @@ class CoreHost {
   // early. Repeated every few seconds until a commit (or set_alarm) moves or clears the alarm, so
   // a hint for a cell whose handler runs already is to be ignored.
   virtual void on_alarm_due(CellId cell, WallMs scheduled) = 0;
+
+  // Once when a kind of trouble has lasted a second, once when it is over.
+  virtual void on_trouble(const TroubleReport&) {}
 
   // The image of an owned, resident cell at its last commit, whose TXID goes to `*at`. Any error
   // (kNotFound: not resident) makes the core do without it.

@@ -302,6 +302,35 @@ TEST(Core, back_pressure_bounds_what_waits_for_a_drain) {
   fleet.shut_down(a);
 }
 
+// The lease lives on, so nothing fences; what does not get done is told once, and once when it is over.
+TEST(Core, a_store_that_refuses_data_but_not_leases_is_told_once_per_change) {
+  Fleet fleet(72);
+  CoreOptions options;
+  options.drain_interval = seconds(1);
+  FleetNode& a = fleet.started("a", std::nullopt, options);
+  ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
+  a.write(kCell, 1, 4);
+  ASSERT_TRUE(fleet.settle_writes(a));
+  a.data.faults.refused = 1;
+  a.write(kCell, 1, 4);
+  fleet.world.run_for(milliseconds(500));
+  EXPECT_TRUE(a.troubles.empty()) << "a blip is no news";
+  fleet.world.run_for(seconds(60));
+  std::vector<std::string> expected{"+journal", "+drain"};
+  EXPECT_EQ(a.troubles, expected);
+  EXPECT_FALSE(a.fenced);
+  EXPECT_FALSE(fleet.settle_writes(a, seconds(1)));
+  a.data.faults.refused = 0;
+  EXPECT_TRUE(fleet.settle_writes(a));
+  fleet.world.run_for(seconds(30));
+  std::sort(a.troubles.begin(), a.troubles.end());
+  expected = {"+drain", "+journal", "-drain", "-journal"};
+  EXPECT_EQ(a.troubles, expected);
+  EXPECT_EQ(a.core->undrained_bytes(), 0u);
+  a.hibernate(kCell);
+  fleet.shut_down(a);
+}
+
 TEST(Core, a_hot_page_is_kept_once_however_often_it_is_written) {
   Fleet fleet(30);
   CoreOptions options;

@@ -25,6 +25,8 @@ constexpr uint64_t kMergeRatio = 2;
 constexpr uint64_t kFetchedSnapshotBytesMax = 64u << 20;
 // So small that its chain is bounded by count alone.
 constexpr uint64_t kSmallChainBytes = 256u << 10;
+// A cycle that cannot write its objects ends, says so and begins anew.
+constexpr Duration kPutTime = std::chrono::seconds(15);
 constexpr Duration kRetryPause = std::chrono::milliseconds(500);
 constexpr size_t kDeletesMax = 16;
 // A fraction of a millisecond.
@@ -52,6 +54,8 @@ Drainer::Drainer(World& world, Bucket& bucket, LeaseKeeper& lease, Journal& jour
       undrained_bytes_max_(options.undrained_bytes_max),
       chain_objects_max_(options.chain_objects_max),
       retention_(options.retention),
+      trouble_(world, host, Trouble::kDrain),
+      compaction_trouble_(world, host, Trouble::kCompaction),
       wake_(world),
       puts_(world, kPutsInFlight),
       compactions_(world, kCompactionsInFlight),
@@ -88,8 +92,13 @@ Task<void> Drainer::run() {
     }
     requested_ = false;
     next_cycle_ = MonoTime::max();
+    MonoTime began = world_.now();
     Result<void> done = co_await cycle();
-    last_trouble_ = done ? std::string() : done.error().message;
+    if (done) {
+      trouble_.succeeded();
+    } else if (!lease_.lost()) {
+      trouble_.failed(began, done.error().message);
+    }
     ownership_.progress().notify_all();
     if (stopped_ || lease_.lost()) co_return;
     if (!done) {
@@ -136,8 +145,8 @@ Task<Result<void>> Drainer::write_object(CellId cell, Epoch epoch, std::vector<c
   EncodedFile file = std::move(*merged);
   RestoreObject object{epoch, 0, file.info.min, file.info.max, file.body.size()};
   std::string key = ltx_key(cell, epoch, object.level, object.min, object.max);
-  Deadline never = Deadline::never();
-  Result<void> written = co_await bucket_.put(std::move(key), std::move(file.body), never);
+  Deadline deadline = world_.deadline_in(kPutTime + bucket_.transfer_time(object.bytes));
+  Result<void> written = co_await bucket_.put(std::move(key), std::move(file.body), deadline);
   puts_.release();
   if (!written) co_return written;
   OwnedCell* owned = ownership_.find(cell);
@@ -181,6 +190,7 @@ Task<void> Drainer::compact(CellId id) {
   co_await compactions_.acquire();
   OwnedCell* cell = ownership_.find(id);  // stays while `compacting`
   CHECK(cell) << id;
+  MonoTime began = world_.now();
   Result<void> done;
   Result<RestorePlan> plan = plan_restore(cell->chain);
   if (!plan) {
@@ -220,7 +230,11 @@ Task<void> Drainer::compact(CellId id) {
   if (done && cell->releasing) COVERAGE_MARK("compaction-ends-in-a-release");
   bool durable = done && !lease_.lost() && !cell->releasing && !MUTANT("delete-before-the-manifest");
   if (durable) done = co_await ownership_.checkpoint(cell, &deletable);
-  if (!done) last_trouble_ = "compaction of " + id.value + ": " + done.error().message;
+  if (done) {
+    compaction_trouble_.succeeded();
+  } else if (!lease_.lost()) {
+    compaction_trouble_.failed(began, id.value + ": " + done.error().message);
+  }
   cell->compacting = false;
   compactions_.release();
   ownership_.progress().notify_all();

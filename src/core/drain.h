@@ -12,6 +12,7 @@
 #include "core/lease.h"
 #include "core/ownership.h"
 #include "core/task_scope.h"
+#include "core/trouble.h"
 
 namespace celld {
 
@@ -29,7 +30,6 @@ class Drainer {
   // Slots became durable or alarms changed: a cycle within the interval, at once when much waits.
   void something_to_do();
 
-  const std::string& last_trouble() const { return last_trouble_; }
   TaskScope& tasks() { return tasks_; }
 
   // Puts the commits into LTX objects, one per cell and epoch, and returns when all are there.
@@ -62,7 +62,8 @@ class Drainer {
   bool stopped_ = false;
   bool requested_ = false;
   MonoTime next_cycle_ = MonoTime::max();
-  std::string last_trouble_;
+  TroubleWatch trouble_;
+  TroubleWatch compaction_trouble_;
   Signal wake_;
   Permits puts_;
   Permits compactions_;

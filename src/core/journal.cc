@@ -16,8 +16,8 @@ size_t bytes_of(const Commit& commit) {
 
 }  // namespace
 
-Journal::Journal(World& world, ObjectStore& store, LeaseKeeper& lease, const CoreOptions& options,
-                 OnDurable on_durable)
+Journal::Journal(World& world, ObjectStore& store, LeaseKeeper& lease, CoreHost& host,
+                 const CoreOptions& options, OnDurable on_durable)
     : world_(world),
       lease_(lease),
       bucket_(world, store, options.request_timeout, [&lease] { return lease.lost(); }),
@@ -26,6 +26,7 @@ Journal::Journal(World& world, ObjectStore& store, LeaseKeeper& lease, const Cor
       undrained_bytes_max_(options.undrained_bytes_max),
       aside_bytes_min_(options.aside_bytes_min),
       on_durable_(std::move(on_durable)),
+      trouble_(world, host, Trouble::kJournal),
       writer_(options.node, Slot(1), options.slot_bytes_max),
       tasks_(world) {
   CHECK(in_flight_max_ >= 1);
@@ -110,8 +111,10 @@ Task<void> Journal::create_slot(SlotWriter::Draft draft) {
   Condition condition = Condition::create();
   Deadline never = Deadline::never();  // ends with the lease
   Settled settled;
+  AttemptFailed failed = [this, began = world_.now()](const Error& e) { trouble_.failed(began, e.message); };
   for (;;) {
-    settled = co_await bucket_.settle(key, bytes, condition, never);
+    settled = co_await bucket_.settle(key, bytes, condition, never, &failed);
+    if (settled.kind == Settled::kUnsettled) failed(settled.error);
     if (settled.kind != Settled::kUnsettled || lease_.lost()) break;
     // A lasting error of the store (credentials, quota): nothing is acknowledged meanwhile.
     Duration pause = std::chrono::seconds(1);
@@ -143,6 +146,7 @@ Task<void> Journal::create_slot(SlotWriter::Draft draft) {
   if (it == sent_.end() && (MUTANT("acknowledge-before-durable") || MUTANT("accept-a-slot-above-a-hole"))) co_return;
   CHECK(it != sent_.end()) << "slot " << slot;
   it->second.created = true;
+  trouble_.succeeded();
   advance();
   pump();
 }

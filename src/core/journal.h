@@ -22,6 +22,7 @@
 #include "core/lease.h"
 #include "core/slot.h"
 #include "core/task_scope.h"
+#include "core/trouble.h"
 
 namespace celld {
 
@@ -31,8 +32,8 @@ class Journal {
   // Commits that became durable, in the order of the journal.
   using OnDurable = std::function<void(std::span<const Commit* const> commits)>;
 
-  Journal(World& world, ObjectStore& store, LeaseKeeper& lease, const CoreOptions& options,
-          OnDurable on_durable);
+  Journal(World& world, ObjectStore& store, LeaseKeeper& lease, CoreHost& host,
+          const CoreOptions& options, OnDurable on_durable);
 
   // Takes a commit; dropped when authority is lost. `encoded` is encode_commit(commit).
   void append(Commit commit, EncodedCommit encoded);
@@ -103,6 +104,7 @@ class Journal {
   const size_t undrained_bytes_max_;
   const size_t aside_bytes_min_;
   OnDurable on_durable_;
+  TroubleWatch trouble_;
 
   SlotWriter writer_;
   std::deque<Held> held_;      // [durable | in flight | waiting], oldest first

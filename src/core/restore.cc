@@ -29,7 +29,7 @@ Result<LtxFile> decode_object(const std::string& key, const RestoreObject& objec
 Task<Result<LtxFile>> fetch_one(Bucket& bucket, CellId cell, RestoreObject object, Urgency urgency,
                                 Deadline deadline) {
   std::string key = ltx_key(cell, object.epoch, object.level, object.min, object.max);
-  Result<StoredObject> got = co_await bucket.get(key, deadline);
+  Result<StoredObject> got = co_await bucket.get(key, deadline, object.bytes);
   if (!got) {
     if (got.error().code != ErrorCode::kNotFound) co_return fail(std::move(got).error());
     Error e = Error::corrupt(key + ": is missing, but the database of the cell needs it");

@@ -96,6 +96,7 @@ uint32_t Cell::open_ancestor(uint32_t section) const {
 }
 
 bool Cell::admits(uint32_t section) const {
+  if (must_wait()) return false;
   return sections_.empty() || sections_.back().id == open_ancestor(section);
 }
 
@@ -143,6 +144,18 @@ void Cell::on_proven(Txid txid) {
     gated_.pop_front();
     let_out(std::move(effect));
   }
+}
+
+size_t Cell::expire_gate(MonoTime now, MonoTime before, const JsError& error) {
+  for (auto it = gated_.rbegin(); it != gated_.rend() && it->since == MonoTime::max(); ++it) it->since = now;
+  size_t expired = 0;
+  while (!gated_.empty() && gated_.front().since <= before) {
+    Effect effect = std::move(gated_.front().effect);
+    gated_.pop_front();
+    ++expired;
+    effect(&error);
+  }
+  return expired;
 }
 
 bool Cell::has_authority() const {

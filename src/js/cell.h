@@ -54,6 +54,10 @@ class Cell {
   std::optional<std::string> name;
 
   State state = State::kLoading;
+  // Set while too much of the node waits for the bucket. Then a cell that wrote something which is not
+  // proven yet goes on only when it is: its continuations and events wait. Null: never.
+  const std::atomic<bool>* journal_full = nullptr;
+  bool patience_over = false;  // it has waited too long for that, so it goes on, and its writes are refused
   // Authority of the node lasts while the monotonic clock is below this; null: for ever.
   const std::atomic<int64_t>* authority_until_ns = nullptr;
   Epoch epoch;
@@ -85,9 +89,14 @@ class Cell {
   void open_section(uint32_t section, TimerId limit);
   // The limit of the section, when it was open.
   std::optional<TimerId> close_section(uint32_t section);
+  bool must_wait() const {
+    return journal_full && !patience_over && proven < committed &&
+           journal_full->load(std::memory_order_relaxed);
+  }
+  bool holds_any() const { return !held_.empty(); }
   bool in_section() const { return !sections_.empty(); }
   bool section_open(uint32_t section) const;
-  // Whether a continuation that belongs to `section` (0: none) may run now.
+  // Whether a continuation that belongs to `section` (0: none) may run now: gate and journal permitting.
   bool admits(uint32_t section) const;
   // Keeps a continuation until the gate admits it.
   void hold(uint32_t section, std::move_only_function<void()> run);
@@ -102,6 +111,10 @@ class Cell {
   void gate(Effect effect);
   // Everything up to `txid` is proven.
   void on_proven(Txid txid);
+  // Fails with `error` what has waited for a proof since the first call at or before `before`, in order.
+  // What it would have told of may become durable all the same: nothing is taken back, the cell goes
+  // on, and what it says later still waits. Called every now and then; `now` is any clock that only grows.
+  size_t expire_gate(MonoTime now, MonoTime before, const JsError& error);
   // No unproven commit will ever be: all gated effects fail.
   void fail_gate(const JsError& error);
   bool gated() const { return !gated_.empty(); }
@@ -110,6 +123,7 @@ class Cell {
   struct Gated {
     Txid position;
     Effect effect;
+    MonoTime since = MonoTime::max();  // of the first expire_gate() that saw it
   };
   struct Section {
     uint32_t id;

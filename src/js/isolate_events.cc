@@ -274,7 +274,9 @@ void IsolateHost::pump(Cell& cell) {
       run();
       continue;
     }
-    if (cell.state != Cell::State::kReady || cell.in_section() || cell.waiting.empty()) return;
+    if (cell.state != Cell::State::kReady || cell.in_section() || cell.must_wait() || cell.waiting.empty()) {
+      return;
+    }
     start_cell_event(cell, cell.dequeue());
   }
 }

@@ -267,6 +267,7 @@ JsError IsolateHost::to_js_error(v8::Local<v8::Value> exception) {
   flag("overloaded", kOverloaded);
   flag("remote", kRemote);
   flag("durableObjectReset", kObjectReset);
+  flag("unconfirmed", kUnconfirmed);
   return error;
 }
 

@@ -23,6 +23,7 @@ inline constexpr uint32_t kRetryable = 1;
 inline constexpr uint32_t kOverloaded = 2;
 inline constexpr uint32_t kRemote = 4;
 inline constexpr uint32_t kObjectReset = 8;
+inline constexpr uint32_t kUnconfirmed = 16;  // a write may or may not have been stored
 
 // An Error as JavaScript sees it, on its way between isolates.
 struct JsError {

@@ -200,6 +200,63 @@ TEST_F(OutputGate, when_nothing_will_be_proven_everything_held_fails) {
   EXPECT_EQ(answer->error, "fenced");
 }
 
+TEST_F(OutputGate, what_waits_too_long_fails_and_what_comes_later_still_waits) {
+  load(R"(export class C extends DurableObject {
+    async fetch(r) {
+      if (r.url.endsWith('/write')) await this.ctx.storage.put('n', 7);
+      return new Response(String(await this.ctx.storage.get('n')));
+    }
+  }
+  export default {};)");
+  const JsError late{"Error", "not confirmed", {}, kRetryable | kUnconfirmed};
+  auto at = [](int s) { return MonoTime{std::chrono::seconds(s)}; };
+  auto write = fetch(cell(), "/write");
+  EXPECT_EQ(cell().cell.expire_gate(at(100), at(70), late), 0u) << "seen for the first time";
+  auto read = fetch(cell(), "/read");
+  EXPECT_EQ(cell().cell.expire_gate(at(110), at(80), late), 0u);
+  EXPECT_EQ(cell().cell.expire_gate(at(130), at(100), late), 1u);
+  EXPECT_EQ(write->error, "not confirmed");
+  EXPECT_FALSE(read->here) << "the write may still be proven";
+  cell().prove();
+  EXPECT_EQ(read->body, "7") << "nothing was taken back";
+}
+
+TEST_F(OutputGate, a_cell_that_writes_waits_while_the_journal_is_full_and_readers_go_on) {
+  load(R"(export class C extends DurableObject {
+    async fetch(r) {
+      if (r.url.endsWith('/read')) { await scheduler.wait(1); return new Response('read'); }
+      for (let i = 0; i < 100; ++i) {
+        this.ctx.storage.sql.exec('CREATE TABLE IF NOT EXISTS t(x)');
+        this.ctx.storage.sql.exec('INSERT INTO t VALUES(1)');
+        await scheduler.wait(1);
+      }
+      return new Response('written');
+    }
+  }
+  export default {};)");
+  std::atomic<bool> full{false};
+  for (const char* name : {"a", "b"}) cell(name).cell.journal_full = &full;
+  auto write = fetch(cell("a"), "/write");
+  world_.run_for(std::chrono::milliseconds(10));
+  Txid before = cell("a").cell.committed;
+  EXPECT_GT(before, Txid(3));
+  full = true;
+  auto read = fetch(cell("b"), "/read");
+  world_.run_for(std::chrono::milliseconds(500));
+  EXPECT_EQ(read->body, "read");
+  EXPECT_EQ(cell("a").cell.committed, before) << "it waits";
+  // What it wrote is proven: it may write once more.
+  cell("a").prove();
+  host_->pump(cell("a").cell);
+  world_.run_for(std::chrono::milliseconds(500));
+  EXPECT_EQ(cell("a").cell.committed, before.next());
+  full = false;
+  host_->pump(cell("a").cell);
+  world_.run_for(std::chrono::milliseconds(500));
+  cell("a").prove();
+  EXPECT_EQ(write->body, "written");
+}
+
 TEST_F(OutputGate, without_authority_nothing_leaves) {
   load(R"(export class C extends DurableObject {
     async fetch(r) { return new Response('secret'); }

@@ -27,8 +27,14 @@ class Control {
 
   // Authority lasts while the monotonic clock is below this.
   virtual const std::atomic<int64_t>& authority_until_ns() const = 0;
-  // The journal has more waiting than it should: new events are refused as overload.
-  virtual bool under_pressure() const = 0;
+  // More waits for the bucket than should: new events are refused as overload, and cells with
+  // unproven writes wait.
+  virtual const std::atomic<bool>& journal_full() const = 0;
+  bool under_pressure() const { return journal_full().load(std::memory_order_relaxed); }
+  // Twice as much waits: commits are refused.
+  virtual bool journal_overfull() const = 0;
+  // When the journal last got further, on the monotonic clock.
+  virtual const std::atomic<int64_t>& journal_progress_ns() const = 0;
   // The thread of the loop has lost its tenure: another must take over, by Loop::succeed().
   virtual void thread_lost(Loop& loop, js::Tenure::Loss loss, const std::string& detail) = 0;
   virtual void log(js::LogLevel level, std::string text) = 0;

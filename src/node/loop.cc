@@ -37,6 +37,23 @@ js::JsError unavailable(const Error& error) {
   return js::JsError{"Error", "Durable Object is unavailable: " + error.message, {}, flags};
 }
 
+// Begins as the message that programs know from Cloudflare.
+js::JsError unconfirmed(Duration timeout) {
+  return js::JsError{"Error",
+                     "Durable Object storage operation exceeded timeout: the bucket has confirmed nothing for " +
+                         std::to_string(timeout / std::chrono::milliseconds(1)) +
+                         " ms; the write may or may not have been stored.",
+                     {},
+                     js::kRetryable | js::kUnconfirmed};
+}
+
+js::JsError releasing_for_long() {
+  return js::JsError{"Error",
+                     "Durable Object is unavailable: its hand-over to the bucket takes long.",
+                     {},
+                     js::kRetryable};
+}
+
 js::JsError no_authority() {
   return js::JsError{"Error",
                      "Durable Object is unavailable: this node has lost its lease.",
@@ -214,7 +231,9 @@ void Loop::on_proven(const std::vector<Proven>& proven) {
   for (const Proven& p : proven) {
     auto it = cells_.find(p.cell);
     if (it == cells_.end() || it->second->cell.epoch != p.epoch) continue;
-    it->second->cell.on_proven(p.txid);
+    js::Cell& cell = it->second->cell;
+    cell.on_proven(p.txid);
+    if (cell.isolate && cell.holds_any()) post_pump(p.cell);  // it waited for this
   }
 }
 
@@ -300,6 +319,12 @@ void Loop::alarm_done(const CellId& id, js::Outcome<bool> outcome, WallMs schedu
     return;
   }
   const js::JsError& error = outcome.error();
+  if ((error.flags & js::kUnconfirmed) != 0) {
+    // The handler ran; its writes count as soon as they are proven, and then there is no alarm. Until
+    // then the core goes on giving hints.
+    r.cell.alarm_running = false;
+    return;
+  }
   log(js::LogLevel::kError, "alarm of " + id.value + " failed: " +
                                 (error.stack.empty() ? error.name + ": " + error.message : error.stack));
   if (fenced_ || stopping_) return;
@@ -429,6 +454,7 @@ void Loop::tick() {
   next_tick_ = world_.call_at(world_.now() + kTick, [this] {
     if (!stopping_) {
       sweep_cells();
+      end_long_waits();
       if (current_) current_->sweep();
       for (auto& [host, since] : old_) host->sweep();
       retire_old_isolates();
@@ -470,6 +496,54 @@ void Loop::sweep_cells() {
   }
 }
 
+// A bucket that confirms nothing must not make anybody wait for ever.
+void Loop::end_long_waits() {
+  MonoTime now = world_.now();
+  MonoTime progress{Duration(control_.journal_progress_ns().load(std::memory_order_relaxed))};
+  bool stuck = progress.since_start == Duration::min() || now - progress >= options_.confirm_timeout;
+  MonoTime before = now - options_.confirm_timeout;
+  std::vector<CellId> gated;  // what fails may change the list of cells
+  std::vector<CellId> woken;
+  for (auto& [id, r] : cells_) {
+    js::Cell& cell = r->cell;
+    if (cell.gated()) gated.push_back(id);
+    bool held = cell.must_wait() || (cell.state == js::Cell::State::kReleasing && !cell.waiting.empty());
+    if (!held) {
+      r->held_since = MonoTime::max();
+      if (!control_.under_pressure()) cell.patience_over = false;
+      if (cell.holds_any() || !cell.waiting.empty()) woken.push_back(id);
+      continue;
+    }
+    if (r->held_since == MonoTime::max()) r->held_since = now;
+    if (r->held_since > before) continue;
+    cell.patience_over = true;
+    woken.push_back(id);
+  }
+  size_t failed = 0;
+  js::JsError error = unconfirmed(options_.confirm_timeout);
+  for (const CellId& id : gated) {
+    auto it = cells_.find(id);
+    if (it == cells_.end()) continue;
+    failed += it->second->cell.expire_gate(now, stuck ? before : MonoTime{Duration::min()}, error);
+  }
+  for (const CellId& id : woken) {
+    auto it = cells_.find(id);
+    if (it == cells_.end()) continue;
+    js::Cell& cell = it->second->cell;
+    if (cell.state == js::Cell::State::kReleasing) {
+      for (js::CellEvent& e : cell.take_waiting()) fail_event(e, releasing_for_long());
+      it->second->held_since = MonoTime::max();
+    } else if (cell.isolate) {
+      post_pump(id);
+    }
+  }
+  if (failed > 0 && !unconfirmed_logged_) {
+    log(js::LogLevel::kError, "WRITES-UNCONFIRMED: " + std::to_string(failed) + " answers of " + name_ +
+                                  " were given up: " + error.message);
+  }
+  unconfirmed_logged_ = failed > 0 || (unconfirmed_logged_ && stuck);
+}
+
 void Loop::begin_release(Resident& r) {
   r.cell.state = js::Cell::State::kReleasing;
   control_.release(r.cell.id, [this, id = r.cell.id](Result<void> released) {
@@ -509,9 +583,17 @@ void Loop::log(js::LogLevel level, std::string text) { control_.log(level, std::
 
 Loop::Resident::Resident(CellId id, Control& c) : cell(std::move(id)), control(c) {
   cell.authority_until_ns = &control.authority_until_ns();
+  cell.journal_full = &control.journal_full();
+}
+
+std::string Loop::Resident::refusal() const {
+  return overfull ? "The node is overloaded: too many writes wait for the bucket; the write was not stored."
+                  : "The Durable Object is no longer owned by this node; the write was not stored.";
 }
 
 bool Loop::Resident::may_commit() {
+  overfull = control.journal_overfull();
+  if (overfull) return false;
   auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() <
          control.authority_until_ns().load(std::memory_order_acquire);

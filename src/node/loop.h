@@ -39,6 +39,8 @@ struct LoopOptions {
   HttpLimits http;
   CellStorageOptions storage;
   Duration idle_evict{std::chrono::seconds(10)};     // an idle instance is dropped
+  // What waits for the proof of a write fails when neither it nor the journal has moved for so long.
+  Duration confirm_timeout{std::chrono::seconds(30)};
   Duration idle_release{std::chrono::minutes(5)};    // an idle cell is handed back
   Duration code_update_force{std::chrono::seconds(30)};  // a busy cell is moved to new code
   ErrorDetail error_detail = ErrorDetail::kGeneric;
@@ -110,6 +112,7 @@ class Loop final : public js::IsolateServices {
   void tick();
   void count_work();
   void sweep_cells();
+  void end_long_waits();
   void begin_release(Resident& resident);
   void retire_old_isolates();
   void retry_broken_code();
@@ -164,6 +167,7 @@ class Loop final : public js::IsolateServices {
   std::atomic<size_t> work_count_{0};
   size_t evicted_untrimmed_ = 0;  // since the allocator last gave memory back
   MonoTime trimmed_at_;
+  bool unconfirmed_logged_ = false;
   bool stopping_ = false;
   bool fenced_ = false;
 };

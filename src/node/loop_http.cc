@@ -127,6 +127,12 @@ void Loop::answer_error(HttpExchange& exchange, const js::JsError& error) {
                      Blob(error.message + "\n"));
     return;
   }
+  if ((error.flags & js::kUnconfirmed) != 0) {
+    // Logged once for all of them.
+    exchange.respond(503, "", std::string(kTextHeaders) + "retry-after\n1\nx-celld-error\nunconfirmed\n",
+                     Blob(error.message + "\n"));
+    return;
+  }
   log(js::LogLevel::kError, exchange.head().method + " " + exchange.head().target + ": " + what);
   bool unavailable = (error.flags & js::kRetryable) != 0;
   std::string body = options_.error_detail == ErrorDetail::kFull ? what + "\n"

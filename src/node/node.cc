@@ -50,6 +50,7 @@ Node::Node(boost::asio::io_context& io, AsioWorld& world, NodeConfig config, Dat
       config_(std::move(config)),
       data_dir_(std::move(data_dir)),
       log_(std::move(log)),
+      pressure_(world, *this, Trouble::kPressure),
       crons_(world, [this](const std::string& expression, WallMs scheduled) {
         Loop* loop = loops_.front().get();
         loop->post([loop, expression, scheduled] { loop->run_scheduled(expression, scheduled); });
@@ -205,7 +206,13 @@ Loop& Node::loop_of(const CellId& cell) const { return loops_.front()->loop_of(c
 // While the loops refuse events there are no commits that would bring news of the journal.
 void Node::look_at_pressure() {
   bool pressed = core_->under_pressure();
-  under_pressure_.store(pressed, std::memory_order_relaxed);
+  undrained_bytes_.store(core_->undrained_bytes(), std::memory_order_relaxed);
+  journal_full_.store(pressed, std::memory_order_relaxed);
+  if (pressed) {
+    pressure_.failed(world_.now(), std::to_string(core_->undrained_bytes() >> 20) + " MiB wait for the bucket");
+  } else {
+    pressure_.succeeded();
+  }
   if (!pressed || pressure_timer_ != 0) return;
   pressure_timer_ = world_.call_at(world_.now() + kPressurePoll, [this] {
     pressure_timer_ = 0;
@@ -213,7 +220,23 @@ void Node::look_at_pressure() {
   });
 }
 
+bool Node::journal_overfull() const {
+  return posted_bytes_.load(std::memory_order_relaxed) + undrained_bytes_.load(std::memory_order_relaxed) >=
+         2 * config_.core.undrained_bytes_max;
+}
+
+void Node::on_trouble(const TroubleReport& report) {
+  std::string what(to_string(report.kind));
+  std::string after = std::to_string(report.since / std::chrono::milliseconds(1)) + " ms";
+  if (report.ended) {
+    log(js::LogLevel::kWarn, "STORE-RECOVERED: " + what + ": after " + after);
+  } else {
+    log(js::LogLevel::kError, "STORE-TROUBLE: " + what + ": for " + after + ": " + report.detail);
+  }
+}
+
 void Node::on_proven(std::span<const Proven> proven) {
+  journal_progress_ns_.store(world_.now().since_start.count(), std::memory_order_relaxed);
   look_at_pressure();
   std::unordered_map<Loop*, std::vector<Proven>> by_loop;
   for (const Proven& p : proven) by_loop[&loop_of(p.cell)].push_back(p);
@@ -280,7 +303,10 @@ void Node::activate(CellId cell, std::move_only_function<void(Result<Activation>
 void Node::commit(Commit commit) {
   // Encoded on the loop that wrote it: the control thread is one for all loops.
   EncodedCommit encoded = encode_commit(commit);
-  world_.post_from_any_thread([this, commit = std::move(commit), encoded = std::move(encoded)]() mutable {
+  size_t bytes = commit.pages.size() * kPageSize;
+  posted_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  world_.post_from_any_thread([this, bytes, commit = std::move(commit), encoded = std::move(encoded)]() mutable {
+    posted_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
     core_->commit(std::move(commit), std::move(encoded));
     look_at_pressure();
   });

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/core.h"
+#include "core/trouble.h"
 #include "net/acceptor.h"
 #include "node/control.h"
 #include "node/crons.h"
@@ -78,6 +79,7 @@ class Node final : public CoreHost, public Control {
   void on_proven(std::span<const Proven> proven) override;
   void on_fenced(FenceReason reason, std::string detail) override;
   void on_alarm_due(CellId cell, WallMs scheduled) override;
+  void on_trouble(const TroubleReport& report) override;
   Task<Result<DatabaseImage>> snapshot(CellId cell, Txid* at) override;
 
   // Control
@@ -86,7 +88,9 @@ class Node final : public CoreHost, public Control {
   void set_alarm(CellId cell, std::optional<WallMs> at) override;
   void release(CellId cell, std::move_only_function<void(Result<void>)> done) override;
   const std::atomic<int64_t>& authority_until_ns() const override;
-  bool under_pressure() const override { return under_pressure_.load(std::memory_order_relaxed); }
+  const std::atomic<bool>& journal_full() const override { return journal_full_; }
+  bool journal_overfull() const override;
+  const std::atomic<int64_t>& journal_progress_ns() const override { return journal_progress_ns_; }
   void thread_lost(Loop& loop, js::Tenure::Loss loss, const std::string& detail) override;
   void log(js::LogLevel level, std::string text) override;
 
@@ -105,8 +109,13 @@ class Node final : public CoreHost, public Control {
   std::unique_ptr<Core> core_;
   std::vector<std::unique_ptr<Loop>> loops_;  // the front ones, then those of cells
   std::unique_ptr<Acceptor> acceptor_;
-  std::atomic<bool> under_pressure_{false};
+  // Bytes of pages: in commits on their way to this thread, and in the journal.
+  std::atomic<size_t> posted_bytes_{0};
+  std::atomic<size_t> undrained_bytes_{0};
+  std::atomic<bool> journal_full_{false};
+  std::atomic<int64_t> journal_progress_ns_{INT64_MIN};
   TimerId pressure_timer_ = 0;
+  TroubleWatch pressure_;
   bool stuck_ = false;
   std::optional<std::string> fenced_;
   Callback on_fence_;

@@ -10,6 +10,7 @@ struct Loop::Resident final : CellStorage::Sink {
 
   // CellStorage::Sink
   bool may_commit() override;
+  std::string refusal() const override;
   void commit(std::vector<NumberedPage> pages, uint32_t page_count,
               std::optional<std::optional<int64_t>> alarm_change_ms) override;
 
@@ -17,6 +18,8 @@ struct Loop::Resident final : CellStorage::Sink {
   Control& control;
   bool activating = false;
   bool alarm_hinted = false;
+  bool overfull = false;  // why the last commit was refused
+  MonoTime held_since = MonoTime::max();  // waits for room in the journal, or for its release
 };
 
 }  // namespace celld

@@ -61,7 +61,11 @@ SqlError CellDatabase::error(int rc) {
   SqlError error = SqlError::of_connection(db_, rc);
   if (file_->refused) {
     error.kind = SqlErrorKind::kFenced;
-    error.message = "The Durable Object is no longer owned by this node; the write was not stored.";
+    error.message = file_->sink ? file_->sink->refusal() : "the write was not stored.";
+  } else if (file_->too_large && (rc & 0xff) == SQLITE_FULL) {
+    error.message = "the transaction changes more than the limit of " +
+                    std::to_string(uint64_t{limits_.transaction_pages_max} * kPageSize >> 20) +
+                    " MiB: SQLITE_FULL";
   }
   return error;
 }
@@ -87,7 +91,8 @@ void CellDatabase::apply_limits() {
 SqlResult<> CellDatabase::open() {
   if (db_) return {};
   init_sqlite();
-  file_->refused = false;
+  file_->transaction_pages_max = limits_.transaction_pages_max;
+  file_->refused = file_->too_large = false;
   if (int rc = open_cell_file(file_, &db_); rc != SQLITE_OK) {
     return sql_fail(SqlError{SqlErrorKind::kError, rc & 0xff,
                              std::string("cannot open the database: ") + sqlite3_errstr(rc)});
@@ -152,7 +157,7 @@ SqlResult<SqlStatement> CellDatabase::prepare(std::string_view sql, std::string_
 
 SqlResult<bool> CellDatabase::step(SqlStatement& statement) {
   Acting acting(*this, statement.trust);
-  file_->refused = false;
+  file_->refused = file_->too_large = false;
   int rc = sqlite3_step(statement.get());
   if (rc == SQLITE_ROW) return true;
   if (rc != SQLITE_DONE) return sql_fail(error(rc));

@@ -85,6 +85,7 @@ class CellStorage::HostStatement {
 };
 
 bool CellStorage::Gate::may_commit() { return storage.sink_->may_commit(); }
+std::string CellStorage::Gate::refusal() const { return storage.sink_->refusal(); }
 
 void CellStorage::Gate::on_commit(std::vector<NumberedPage> pages, uint32_t page_count) {
   storage.sink_->commit(std::move(pages), page_count, std::exchange(storage.alarm_change_, {}));

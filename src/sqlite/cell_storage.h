@@ -134,6 +134,9 @@ class CellStorage {
    public:
     virtual ~Sink() = default;
     virtual bool may_commit() = 0;
+    virtual std::string refusal() const {
+      return "The Durable Object is no longer owned by this node; the write was not stored.";
+    }
     // `alarm_change_ms`: set when the commit changed the alarm, to the new time (milliseconds
     // since the Unix epoch) or to nothing.
     virtual void commit(std::vector<NumberedPage> pages, uint32_t page_count,
@@ -209,6 +212,7 @@ class CellStorage {
   struct Gate final : CommitSink {
     explicit Gate(CellStorage& s) : storage(s) {}
     bool may_commit() override;
+    std::string refusal() const override;
     void on_commit(std::vector<NumberedPage> pages, uint32_t page_count) override;
     CellStorage& storage;
   };

@@ -242,6 +242,52 @@ TEST(CellStorage, a_full_database_in_a_transaction_reports_the_original_error) {
   EXPECT_EQ(query_image(cell.sink.replica.image(), "SELECT x FROM t"), "1;");
 }
 
+// A commit that the journal does not take must be refused here, while nothing has happened yet.
+TEST(CellStorage, a_transaction_larger_than_the_limit_fails_by_name_and_the_cell_lives_on) {
+  for (const char* insert : {"INSERT INTO t VALUES(zeroblob(3000))",
+                             "INSERT INTO t SELECT zeroblob(3000) FROM (WITH RECURSIVE n(i) AS "
+                             "(SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400) SELECT i FROM n)"}) {
+    SCOPED_TRACE(insert);
+    CellStorageOptions options;
+    options.sql.transaction_pages_max = 256;  // 1 MiB
+    Cell cell(options);
+    cell.sql("CREATE TABLE t(x)");
+    cell.sql("INSERT INTO t VALUES('first')");
+    cell.turn();
+    int commits = cell.sink.commits;
+    std::string out;
+    for (int i = 0; i < 1000 && !out.starts_with("error"); ++i) out = cell.sql(insert);
+    EXPECT_EQ(out, "error: the transaction changes more than the limit of 1 MiB: SQLITE_FULL");
+    (void)cell.storage.end_turn();
+    EXPECT_EQ(cell.sink.commits, commits);
+    EXPECT_EQ(cell.sql("SELECT x FROM t"), "first;");
+    // The same in parts.
+    for (int part = 0; part < 4; ++part) {
+      for (int i = 0; i < 100; ++i) EXPECT_EQ(cell.sql("INSERT INTO t VALUES(zeroblob(3000))"), "");
+      cell.turn();
+    }
+    EXPECT_EQ(query_image(cell.sink.replica.image(), "SELECT count(*) FROM t"), "401;");
+    EXPECT_EQ(query_image(cell.sink.replica.image(), "PRAGMA integrity_check"), "ok;");
+  }
+}
+
+// Pages that SQLite still keeps in its cache are written at the commit only.
+TEST(CellStorage, a_transaction_that_turns_out_too_large_at_its_commit_fails_by_name) {
+  CellStorageOptions options;
+  options.sql.transaction_pages_max = 10;
+  Cell cell(options);
+  cell.sql("CREATE TABLE t(x)");
+  cell.turn();
+  for (int i = 0; i < 14; ++i) EXPECT_EQ(cell.sql("INSERT INTO t VALUES(zeroblob(3000))"), "");
+  auto done = cell.storage.end_turn();
+  ASSERT_FALSE(done.has_value());
+  EXPECT_NE(done.error().message.find("limit of"), std::string::npos) << done.error().message;
+  EXPECT_EQ(cell.sql("SELECT count(*) FROM t"), "0;");
+  EXPECT_EQ(cell.sql("INSERT INTO t VALUES(1)"), "");
+  cell.turn();
+  EXPECT_EQ(query_image(cell.sink.replica.image(), "SELECT x FROM t"), "1;");
+}
+
 TEST(CellStorage, when_a_full_database_takes_confirmed_writes_with_it_the_turn_fails) {
   CellStorageOptions options;
   options.sql.database_pages_max = 20;

@@ -59,8 +59,15 @@ int main_read(sqlite3_file* f, void* buffer, int amount, sqlite3_int64 offset) {
 
 int main_write(sqlite3_file* f, const void* bytes, int amount, sqlite3_int64 offset) {
   if (amount != static_cast<int>(kPageSize) || offset % kPageSize != 0) return SQLITE_IOERR_WRITE;
-  cell(f).store->write(static_cast<Pgno>(offset / kPageSize + 1),
-                       static_cast<const uint8_t*>(bytes));
+  CellFile& file = cell(f);
+  auto pgno = static_cast<Pgno>(offset / kPageSize + 1);
+  // Once it is too large SQLite undoes it, which writes the old pages.
+  if (!file.too_large && !file.undoing && file.store->transaction_pages() >= file.transaction_pages_max &&
+      !file.store->written(pgno)) {
+    file.too_large = true;
+    return SQLITE_FULL;
+  }
+  file.store->write(pgno, static_cast<const uint8_t*>(bytes));
   return SQLITE_OK;
 }
 

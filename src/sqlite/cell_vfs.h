@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/ids.h"
@@ -33,6 +34,10 @@ class CommitSink {
   virtual ~CommitSink() = default;
   // false: this node has lost the cell; the commit fails and nothing is emitted.
   virtual bool may_commit() = 0;
+  // Why it said no, for the program.
+  virtual std::string refusal() const {
+    return "The Durable Object is no longer owned by this node; the write was not stored.";
+  }
   // The pages that differ from the commit before, sorted by number, never empty unless the size
   // changed. They belong to the journal from now on.
   virtual void on_commit(std::vector<NumberedPage> sorted_dirty, uint32_t page_count) = 0;
@@ -53,7 +58,9 @@ void init_sqlite(SqliteHost host);
 struct CellFile {
   PageStore* store = nullptr;
   CommitSink* sink = nullptr;
-  bool refused = false;  // the sink refused the commit that ran last
+  uint32_t transaction_pages_max = UINT32_MAX;
+  bool refused = false;    // the sink refused the commit that ran last
+  bool too_large = false;  // the transaction reached its limit in the step that ran last: SQLITE_FULL
   bool undoing = false;  // a transaction is being rolled back: no commit, so nothing to refuse
 };
 

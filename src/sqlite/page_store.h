@@ -82,6 +82,9 @@ class PageStore {
   uint32_t page_count() const { return page_count_; }
   uint32_t committed_page_count() const { return committed_count_; }
   bool in_transaction() const { return open_; }
+  // Pages that the open transaction has written.
+  size_t transaction_pages() const { return overlay_.size(); }
+  bool written(Pgno pgno) const { return overlay_.contains(pgno); }
 
   // Copies bytes [offset, offset + out.size()) of a page; a page that was never written is zeros.
   // `pgno` must be within page_count(). kUnavailable: the scratch file cannot be read.

@@ -24,6 +24,8 @@ struct SqlLimits {
   int program_steps_max = 25'000;  // opcodes of one compiled statement
   int trigger_depth_max = 10;
   uint32_t database_pages_max = 2'621'440;  // 10 GiB
+  // Pages that one transaction may change; it is one commit, which must fit into memory and the journal.
+  uint32_t transaction_pages_max = 32'768;  // 128 MiB
 };
 
 // What one authorizer call is about; the strings may be null, as SQLite passes them.

@@ -160,6 +160,9 @@ class FleetNode final : public CoreHost {
     fenced = reason;
     fence_detail = std::move(detail);
   }
+  void on_trouble(const TroubleReport& report) override {
+    troubles.push_back((report.ended ? "-" : "+") + std::string(to_string(report.kind)));
+  }
   void on_alarm_due(CellId cell, WallMs scheduled) override {
     EXPECT_LE(scheduled, world.wall_now()) << cell << " is woken early";
     ++hints;
@@ -290,6 +293,7 @@ class FleetNode final : public CoreHost {
   std::map<CellId, Resident> cells;
   std::optional<FenceReason> fenced;
   std::string fence_detail;
+  std::vector<std::string> troubles;  // "+journal", "-journal", ...
   uint64_t hints = 0;
   bool incompressible = false;
   std::function<void(CellId, WallMs)> on_alarm;
