@@ -115,6 +115,15 @@ TimerId NodeWorld::call_at(MonoTime at, Callback callback) {
   return root_.schedule(born_ + ours, this, std::move(callback));
 }
 
+void NodeWorld::run_aside(Urgency, Callback work, Callback done) {
+  double longest_ms = random_unit() < 0.1 ? 60 : 1;
+  auto takes = std::chrono::microseconds(static_cast<int64_t>(random_unit() * longest_ms * 1000));
+  call_at(now() + takes, [work = std::move(work), done = std::move(done)]() mutable {
+    work();
+    done();
+  });
+}
+
 void NodeWorld::post(Callback callback) {
   if (killed_) return Scheduler::bury(std::move(callback));
   root_.schedule(root_.now(), this, std::move(callback));

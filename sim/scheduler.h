@@ -85,6 +85,8 @@ class NodeWorld final : public World {
   void cancel(TimerId timer) override { root_.cancel(timer); }
   void post(Callback callback) override;
   void post_from_any_thread(Callback callback) override { post(std::move(callback)); }
+  // Takes a moment, and now and then as long as a busy machine needs for a large object.
+  void run_aside(Urgency urgency, Callback work, Callback done) override;
 
   uint64_t id() const { return id_; }
   int64_t skew_ms() const { return skew_ms_; }
