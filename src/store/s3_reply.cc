@@ -365,6 +365,7 @@ Result<std::vector<Result<void>>> s3_delete_outcomes(std::string_view xml,
       said[key] = fail(error_of(reply, body));
     }
   }
+  if (said.empty() && !keys.empty()) return fail(Error::corrupt("the reply names none of the keys"));
   std::vector<Result<void>> out;
   out.reserve(keys.size());
   for (const auto& key : keys) {

@@ -66,7 +66,7 @@ std::string s3_finish_body(const std::vector<Version>& parts);
 bool s3_key_fits_xml(std::string_view key);
 // The body of a delete of many keys.
 std::string s3_delete_body(const std::vector<std::string>& keys);
-// One outcome for each key; kCorrupt unless the reply is a DeleteResult. A key that it does not
+// One outcome for each key; kCorrupt unless the reply is a DeleteResult that names one. A key that it does not
 // speak of failed (kUnavailable).
 Result<std::vector<Result<void>>> s3_delete_outcomes(std::string_view xml,
                                                      const std::vector<std::string>& keys);

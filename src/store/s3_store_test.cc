@@ -408,6 +408,15 @@ TEST_F(S3StoreTest, a_store_that_knows_no_batches_is_asked_for_one_once) {
   EXPECT_TRUE(transport->replies.empty());
 }
 
+TEST_F(S3StoreTest, a_store_that_names_no_deleted_key_is_asked_for_one_each) {
+  reply(200, {}, "<DeleteResult/>");
+  for (int i = 0; i < 4; ++i) reply(204);  // one to find out
+  auto outcomes = world.run(store->remove_many({"a", "b", "c"}, Deadline::never()));
+  for (const auto& outcome : outcomes) EXPECT_TRUE(outcome);
+  EXPECT_FALSE(dialect->batch_delete);
+  EXPECT_TRUE(transport->replies.empty());
+}
+
 TEST_F(S3StoreTest, a_batch_that_is_refused_for_other_reasons_is_refused) {
   reply(403, {}, error_xml("AccessDenied"));
   reply(403, {}, error_xml("AccessDenied"));
