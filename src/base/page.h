@@ -72,6 +72,9 @@ class PageRef {
 // Page number as SQLite counts: from 1.
 using Pgno = uint32_t;
 
+// SQLite takes its locks on the bytes at 1 GiB; the page there holds nothing and is never stored.
+inline constexpr Pgno kLockPage = 0x40000000 / kPageSize + 1;
+
 struct NumberedPage {
   Pgno pgno = 0;
   PageRef page;

@@ -25,9 +25,6 @@ inline constexpr uint32_t kLtxEncoderVersion = 1;
 inline constexpr size_t kLtxHeaderSize = 100;
 inline constexpr size_t kLtxTrailerSize = 16;
 
-// SQLite takes its locks on the bytes at 1 GiB; the page there holds nothing and is never stored.
-inline constexpr Pgno kLockPage = 0x40000000 / kPageSize + 1;
-
 // Databases of more than 64 GiB are refused.
 inline constexpr uint32_t kPageCountMax = 1u << 24;
 

@@ -23,9 +23,6 @@
 
 namespace celld {
 
-// The page that holds SQLite's lock bytes (at 1 GiB). It is never written and never captured.
-inline constexpr Pgno kLockPage = 0x40000000 / kPageSize + 1;
-
 struct PageStoreOptions {
   uint64_t heap_bytes_max = 4u << 20;  // committed pages kept in memory, bytes
   // Opens the scratch file on first need. Without it everything stays in memory.

@@ -9,6 +9,7 @@
 #include "base/hex.h"
 #include "store/key.h"
 #include "store/s3_xml.h"
+#include "store/utf8.h"
 
 namespace celld {
 
@@ -29,14 +30,6 @@ S3ErrorBody error_body(const HttpReply& reply) {
   if (!xml || xml->name != "Error") return {};
   return {std::string(xml->child_text("Code")), std::string(xml->child_text("Message")),
           std::string(xml->child_text("Region"))};
-}
-
-uint32_t retry_after_ms(const HttpReply& reply) {
-  auto header = find_header(reply, "retry-after");
-  if (!header) return 0;
-  auto seconds = parse_decimal(*header);
-  constexpr uint64_t kSecondsMax = 3600;
-  return seconds ? static_cast<uint32_t>(std::min(*seconds, kSecondsMax) * 1000) : 0;
 }
 
 ErrorCode code_of(int status, const S3ErrorBody& body) {
@@ -115,13 +108,6 @@ void append_xml(std::string& out, std::string_view text) {
 
 }  // namespace
 
-std::optional<std::string_view> find_header(const HttpReply& reply, std::string_view name) {
-  for (const auto& [header, value] : reply.headers) {
-    if (header == name) return value;
-  }
-  return std::nullopt;
-}
-
 std::optional<std::string> s3_bucket_region(const HttpReply& reply) {
   const S3ErrorBody body = error_body(reply);
   if (reply.status != 301 && reply.status != 307 && body.code != "AuthorizationHeaderMalformed") {
@@ -164,27 +150,10 @@ SwapResult s3_swap_result(const HttpReply& reply, const Condition& condition) {
   if (reply.status == 412 || (reply.status == 409 && !condition.version)) {
     return SwapResult::rejected();
   }
-  if (reply.status < 200 || reply.status > 299) return SwapResult::ambiguous(s3_error(reply));
+  if (!is_success(reply)) return SwapResult::ambiguous(s3_error(reply));
   auto version = s3_version(reply);
   if (!version) return SwapResult::ambiguous(std::move(version).error());
   return SwapResult::applied(std::move(*version));
-}
-
-std::optional<uint64_t> s3_content_range(std::string_view header, uint64_t offset, uint64_t got) {
-  constexpr std::string_view kUnit = "bytes ";
-  if (!header.starts_with(kUnit)) return std::nullopt;
-  header.remove_prefix(kUnit.size());
-  size_t dash = header.find('-');
-  size_t slash = header.find('/');
-  if (dash == std::string_view::npos || slash == std::string_view::npos || dash > slash) {
-    return std::nullopt;
-  }
-  auto first = parse_decimal(header.substr(0, dash));
-  auto last = parse_decimal(header.substr(dash + 1, slash - dash - 1));
-  auto total = parse_decimal(header.substr(slash + 1));
-  if (!first || !last || !total || got == 0) return std::nullopt;
-  if (*first != offset || *last != offset + got - 1 || *last >= *total) return std::nullopt;
-  return total;
 }
 
 std::optional<WallMs> parse_iso8601(std::string_view text) {
@@ -280,7 +249,7 @@ Result<std::string> s3_upload_id(std::string_view xml) {
 }
 
 Result<std::optional<Version>> s3_upload_finished(const HttpReply& reply) {
-  if (reply.status < 200 || reply.status > 299) return fail(s3_error(reply));
+  if (!is_success(reply)) return fail(s3_error(reply));
   TRY_ASSIGN(XmlElement root, parse_xml(reply.body));
   if (root.name == "Error") {
     // The status was sent before the store knew: a failure like any 5xx.
@@ -312,22 +281,10 @@ std::string s3_finish_body(const std::vector<Version>& parts) {
 
 bool s3_key_fits_xml(std::string_view key) {
   // Line ends are left out too: an XML reader makes one of "\r\n".
-  for (size_t i = 0; i < key.size();) {
-    const auto c = static_cast<unsigned char>(key[i]);
-    if (c < 0x20 || c == 0x7f) return false;
-    const size_t length = c < 0x80 ? 1 : c >= 0xf0 && c <= 0xf4 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 0;
-    if (length == 0 || c > 0xf4 || i + length > key.size()) return false;
-    uint32_t code = length == 1 ? c : c & (0x7fu >> length);
-    for (size_t k = 1; k < length; ++k) {
-      const auto next = static_cast<unsigned char>(key[i + k]);
-      if ((next & 0xc0) != 0x80) return false;
-      code = code << 6 | (next & 0x3fu);
-    }
-    if ((length == 3 && code < 0x800) || (length == 4 && (code < 0x10000 || code > 0x10ffff)) ||
-        (code >= 0xd800 && code <= 0xdfff) || code == 0xfffe || code == 0xffff) {
-      return false;
-    }
-    i += length;
+  for (size_t at = 0; at < key.size();) {
+    const size_t bytes = printable_utf8_bytes(key, at);
+    if (bytes == 0) return false;
+    at += bytes;
   }
   return true;
 }

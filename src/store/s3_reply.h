@@ -6,14 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/result.h"
-#include "store/object_store.h"
-#include "world/http_transport.h"
+#include "store/http_reply.h"
 
 namespace celld {
-
-// The value of the first header of that lower-case name.
-std::optional<std::string_view> find_header(const HttpReply& reply, std::string_view name);
 
 // The error that a reply outside 2xx stands for, with status, code and message of the store.
 //
@@ -36,9 +31,6 @@ Result<Version> s3_version(const HttpReply& reply);
 // What became of a conditional write: 2xx with a version is applied; 412, and 409 for a create, is
 // rejected; everything else is ambiguous.
 SwapResult s3_swap_result(const HttpReply& reply, const Condition& condition);
-
-// The total size in "bytes 2-4/10", when it is exactly the range of `got` bytes from `offset`.
-std::optional<uint64_t> s3_content_range(std::string_view header, uint64_t offset, uint64_t got);
 
 // "2009-10-12T17:50:30.000Z"
 std::optional<WallMs> parse_iso8601(std::string_view text);

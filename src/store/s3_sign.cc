@@ -1,27 +1,14 @@
 #include "store/s3_sign.h"
 
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
-
 #include <algorithm>
 #include <ctime>
 
-#include "base/check.h"
+#include "store/digest.h"
 #include "store/key.h"
 
 namespace celld {
 
 namespace {
-
-std::string hmac_sha256(std::string_view key, std::string_view message) {
-  unsigned char out[EVP_MAX_MD_SIZE];
-  unsigned int length = 0;
-  const void* done =
-      HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
-           reinterpret_cast<const unsigned char*>(message.data()), message.size(), out, &length);
-  CHECK(done != nullptr && length == 32) << "HMAC failed";
-  return std::string(reinterpret_cast<const char*>(out), length);
-}
 
 // "20130524T000000Z"
 std::string amz_date(WallMs now) {
@@ -51,23 +38,17 @@ std::string canonical_query(const std::vector<std::pair<std::string, std::string
 
 }  // namespace
 
-std::string sha256_hex(std::string_view bytes) {
-  unsigned char out[EVP_MAX_MD_SIZE];
-  unsigned int length = 0;
-  int ok = EVP_Digest(bytes.data(), bytes.size(), out, &length, EVP_sha256(), nullptr);
-  CHECK(ok == 1 && length == 32) << "SHA-256 failed";
-  return hex_lower(std::string_view(reinterpret_cast<const char*>(out), length));
-}
+std::string sha256_hex(std::string_view bytes) { return hex_lower(sha256_bytes(bytes)); }
 
 S3Signed S3Signer::sign(const S3Credentials& credentials, const S3Unsigned& request, WallMs now) {
   constexpr std::string_view kTokenHeader = "x-amz-security-token";
   const std::string date = amz_date(now);
   const std::string day = date.substr(0, 8);
   if (key_.empty() || day != key_day_ || credentials.secret_key != key_secret_) {
-    key_ = hmac_sha256("AWS4" + credentials.secret_key, day);
+    key_ = hmac_sha256_bytes("AWS4" + credentials.secret_key, day);
     for (std::string_view part :
          {std::string_view(region_), std::string_view(service_), std::string_view("aws4_request")}) {
-      key_ = hmac_sha256(key_, part);
+      key_ = hmac_sha256_bytes(key_, part);
     }
     key_day_ = day;
     key_secret_ = credentials.secret_key;
@@ -109,7 +90,7 @@ S3Signed S3Signer::sign(const S3Credentials& credentials, const S3Unsigned& requ
   out.headers.emplace_back("authorization",
                            "AWS4-HMAC-SHA256 Credential=" + credentials.access_key + "/" + scope +
                                ", SignedHeaders=" + names +
-                               ", Signature=" + hex_lower(hmac_sha256(key_, to_sign)));
+                               ", Signature=" + hex_lower(hmac_sha256_bytes(key_, to_sign)));
   return out;
 }
 

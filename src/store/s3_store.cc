@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/hex.h"
 #include "store/key.h"
 #include "store/s3_reply.h"
 
@@ -13,7 +12,6 @@ namespace celld {
 
 namespace {
 
-constexpr uint64_t kListBytesMax = 32 << 20;
 // A body of at least so many bytes is hashed on another thread: a fraction of a millisecond.
 constexpr size_t kHashedAsideMin = 128 << 10;
 
@@ -51,7 +49,9 @@ Result<std::unique_ptr<S3Store>> S3Store::make(World& world,
 }
 
 S3Store::S3Store(World& world, std::shared_ptr<HttpTransport> transport, S3Options options)
-    : world_(world), transport_(std::move(transport)), options_(std::move(options)), signer_("") {}
+    : HttpStore(world, std::move(transport), options.object_bytes_max),
+      options_(std::move(options)),
+      signer_("") {}
 
 Result<void> S3Store::parse_endpoint() {
   std::string_view endpoint = options_.endpoint;
@@ -113,23 +113,49 @@ bool S3Store::learn_region(const HttpReply& reply) {
   return true;
 }
 
-std::string S3Store::where(std::string_view verb, std::string_view key) const {
-  return describe() + ": " + std::string(verb) + " '" + printable_key(key) + "'";
-}
-
-S3Store::Request S3Store::object_request(std::string method, const std::string& key) const {
+HttpStore::Request S3Store::object_request(std::string method, const std::string& key) const {
   Request request;
-  request.to_sign.method = std::move(method);
-  request.to_sign.path = base_path_ + key;
+  request.method = std::move(method);
+  request.path = base_path_ + key;
   return request;
 }
 
-S3Store::Request S3Store::bucket_request(std::string method) const {
+HttpStore::Request S3Store::bucket_request(std::string method) const {
   Request request;
-  request.to_sign.method = std::move(method);
-  request.to_sign.path = base_path_;
-  if (request.to_sign.path.size() > 1) request.to_sign.path.pop_back();
+  request.method = std::move(method);
+  request.path = base_path_;
+  if (request.path.size() > 1) request.path.pop_back();
   return request;
+}
+
+Result<HttpStore::Request> S3Store::get_request(const std::string& key) const {
+  TRY(check_key(key));
+  return object_request("GET", key);
+}
+Result<HttpStore::Request> S3Store::put_request(const std::string& key) const {
+  TRY(check_key(key));
+  return object_request("PUT", key);
+}
+Result<HttpStore::Request> S3Store::delete_request(const std::string& key) const {
+  TRY(check_key(key));
+  return object_request("DELETE", key);
+}
+
+Result<void> S3Store::set_condition(Request& put, const Condition& condition) const {
+  if (condition.version) {
+    const std::string& token = condition.version->token;
+    const bool quoted = options_.dialect->etag_quotes == EtagQuotes::kQuoted;
+    put.headers.emplace_back("if-match", quoted ? "\"" + token + "\"" : token);
+  } else {
+    put.headers.emplace_back("if-none-match", "*");
+  }
+  return {};
+}
+
+Error S3Store::error_of(const HttpReply& reply) const { return s3_error(reply); }
+Result<Version> S3Store::version_read(const HttpReply& reply) const { return s3_version(reply); }
+SwapResult S3Store::swap_result(const HttpReply& reply, const Condition& condition) const {
+  return s3_swap_result(reply, condition);
 }
 
 // One request and one reply, or two where the first reply was only the bucket's region. Errors
@@ -150,19 +176,24 @@ Task<Result<HttpReply>> S3Store::send(Request request, Deadline deadline) {
 
 Task<Result<HttpReply>> S3Store::send_once(Request request, Deadline deadline) {
   CO_TRY_ASSIGN(S3Credentials credentials, co_await options_.credentials->get(deadline));
-  request.to_sign.host = host_;
-  request.to_sign.body = request.body.view();
+  S3Unsigned to_sign;
+  to_sign.method = std::move(request.method);
+  to_sign.host = host_;
+  to_sign.path = std::move(request.path);
+  to_sign.query = std::move(request.query);
+  to_sign.headers = std::move(request.headers);
+  to_sign.body = request.body.view();
   if (!quirks_->header.empty()) {
-    request.to_sign.headers.emplace_back(quirks_->header, quirks_->header_value);
+    to_sign.headers.emplace_back(quirks_->header, quirks_->header_value);
   }
   if (request.body.size() >= kHashedAsideMin) {
     std::move_only_function<std::string()> work = [body = request.body] { return sha256_hex(body.view()); };
-    request.to_sign.body_sha256 =
+    to_sign.body_sha256 =
         co_await compute<std::string>(world_, Urgency::kForeground, std::move(work));
   }
-  S3Signed sealed = signer_.sign(credentials, request.to_sign, world_.wall_now());
+  S3Signed sealed = signer_.sign(credentials, to_sign, world_.wall_now());
   HttpCall call;
-  call.method = std::move(request.to_sign.method);
+  call.method = std::move(to_sign.method);
   call.url = scheme_ + host_ + sealed.path_and_query;
   call.headers = std::move(sealed.headers);
   call.body = std::move(request.body);
@@ -176,66 +207,6 @@ Task<Result<HttpReply>> S3Store::send_once(Request request, Deadline deadline) {
   co_return reply;
 }
 
-Task<Result<StoredObject>> S3Store::get(std::string key, Deadline deadline) {
-  if (auto ok = check_key(key); !ok) co_return fail(ok.error().at(describe()));
-  const std::string context = where("get", key);
-  Request request = object_request("GET", key);
-  request.reply_bytes_max = options_.object_bytes_max;
-  Result<HttpReply> reply = co_await send(std::move(request), deadline);
-  if (!reply) co_return fail(reply.error().at(context));
-  if (reply->status != 200) co_return fail(s3_error(*reply).at(context));
-  Result<Version> version = s3_version(*reply);
-  if (!version) co_return fail(version.error().at(context));
-  StoredObject object;
-  object.object_bytes = reply->body.size();
-  object.body = Blob(std::move(reply->body));
-  object.version = std::move(*version);
-  co_return object;
-}
-
-Task<Result<StoredObject>> S3Store::get_range(std::string key, ByteRange range, Deadline deadline) {
-  if (auto ok = check_key(key); !ok) co_return fail(ok.error().at(describe()));
-  const std::string context = where("get", key);
-  if (range.length == 0) co_return fail(Error::invalid(context + ": range of length 0"));
-  uint64_t last = 0;
-  if (__builtin_add_overflow(range.offset, range.length - 1, &last)) last = UINT64_MAX >> 1;
-  Request request = object_request("GET", key);
-  request.to_sign.headers.emplace_back(
-      "range", "bytes=" + std::to_string(range.offset) + "-" + std::to_string(last));
-  request.reply_bytes_max = std::min(range.length, options_.object_bytes_max) + kErrorBytesMax;
-  Result<HttpReply> reply = co_await send(std::move(request), deadline);
-  if (!reply) co_return fail(reply.error().at(context));
-  if (reply->status == 416) {
-    co_return fail(Error::invalid(context + ": range from " + std::to_string(range.offset) +
-                                  " is past the end"));
-  }
-  if (reply->status != 206 && reply->status != 200) co_return fail(s3_error(*reply).at(context));
-  Result<Version> version = s3_version(*reply);
-  if (!version) co_return fail(version.error().at(context));
-  StoredObject object;
-  if (reply->status == 206) {
-    auto header = find_header(*reply, "content-range");
-    auto total = header ? s3_content_range(*header, range.offset, reply->body.size())
-                        : std::optional<uint64_t>();
-    if (!total || reply->body.size() != std::min(range.length, *total - range.offset)) {
-      co_return fail(Error::unsupported(context + ": the store answered another range than asked"));
-    }
-    object.object_bytes = *total;
-  } else {
-    // The whole object is a legal answer; it serves only when that is what was asked for.
-    if (range.offset != 0 || reply->body.size() > range.length) {
-      co_return fail(Error::unsupported(context + ": the store ignores the Range header"));
-    }
-    if (reply->body.empty()) {
-      co_return fail(Error::invalid(context + ": range from 0 is past the end of 0 bytes"));
-    }
-    object.object_bytes = reply->body.size();
-  }
-  object.body = Blob(std::move(reply->body));
-  object.version = std::move(*version);
-  co_return object;
-}
-
 Task<Result<ObjectInfo>> S3Store::head(std::string key, Deadline deadline) {
   if (auto ok = check_key(key); !ok) co_return fail(ok.error().at(describe()));
   const std::string context = where("head", key);
@@ -247,71 +218,17 @@ Task<Result<ObjectInfo>> S3Store::head(std::string key, Deadline deadline) {
   if (reply->status != 200) co_return fail(s3_error(*reply).at(context));
   Result<Version> version = s3_version(*reply);
   if (!version) co_return fail(version.error().at(context));
-  auto length = find_header(*reply, "content-length");
-  auto bytes = length ? parse_decimal(*length) : std::optional<uint64_t>();
-  if (!bytes) co_return fail(Error::unsupported(context + ": the store gave no Content-Length"));
-  ObjectInfo info;
-  info.version = std::move(*version);
-  info.bytes = *bytes;
+  Result<ObjectInfo> info = info_of(*reply);
+  if (!info) co_return fail(info.error().at(context));
+  info->version = std::move(*version);
   co_return info;
-}
-
-Task<SwapResult> S3Store::put_if(std::string key, Blob body, Condition condition,
-                                 Deadline deadline) {
-  if (auto ok = check_key(key); !ok) co_return SwapResult::ambiguous(ok.error().at(describe()));
-  const std::string context = where("put", key);
-  Request request = object_request("PUT", key);
-  request.conditional = true;
-  if (condition.version) {
-    const std::string& token = condition.version->token;
-    const bool quoted = options_.dialect->etag_quotes == EtagQuotes::kQuoted;
-    request.to_sign.headers.emplace_back("if-match", quoted ? "\"" + token + "\"" : token);
-  } else {
-    request.to_sign.headers.emplace_back("if-none-match", "*");
-  }
-  request.body = std::move(body);
-  Result<HttpReply> reply = co_await send(std::move(request), deadline);
-  if (!reply) co_return SwapResult::ambiguous(reply.error().at(context));
-  SwapResult result = s3_swap_result(*reply, condition);
-  if (result.outcome == SwapOutcome::kAmbiguous) result.error = result.error.at(context);
-  co_return result;
-}
-
-Task<Result<Version>> S3Store::put(std::string key, Blob body, Deadline deadline) {
-  if (auto ok = check_key(key); !ok) co_return fail(ok.error().at(describe()));
-  const std::string context = where("put", key);
-  if (body.size() > options_.object_bytes_max) {
-    co_return fail(Error::invalid(context + ": " + std::to_string(body.size()) +
-                                  " bytes; the limit is " +
-                                  std::to_string(options_.object_bytes_max)));
-  }
-  Request request = object_request("PUT", key);
-  request.body = std::move(body);
-  Result<HttpReply> reply = co_await send(std::move(request), deadline);
-  if (!reply) co_return fail(reply.error().at(context));
-  if (reply->status < 200 || reply->status > 299) co_return fail(s3_error(*reply).at(context));
-  Result<Version> version = s3_version(*reply);
-  if (!version) co_return fail(version.error().at(context));
-  co_return std::move(*version);
-}
-
-Task<Result<void>> S3Store::remove(std::string key, Deadline deadline) {
-  if (auto ok = check_key(key); !ok) co_return fail(ok.error().at(describe()));
-  const std::string context = where("delete", key);
-  Request request = object_request("DELETE", key);
-  Result<HttpReply> reply = co_await send(std::move(request), deadline);
-  if (!reply) co_return fail(reply.error().at(context));
-  if (reply->status >= 200 && reply->status <= 299) co_return Result<void>{};
-  Error error = s3_error(*reply);
-  if (error.code == ErrorCode::kNotFound) co_return Result<void>{};
-  co_return fail(error.at(context));
 }
 
 Task<Result<ListPage>> S3Store::list(ListRequest request, Deadline deadline) {
   if (auto ok = check_list(request); !ok) co_return fail(ok.error().at(describe()));
   const std::string context = where("list", request.prefix);
   Request sent = bucket_request("GET");
-  auto& query = sent.to_sign.query;
+  Query& query = sent.query;
   query.emplace_back("list-type", "2");
   query.emplace_back("encoding-type", "url");
   query.emplace_back("max-keys", std::to_string(request.keys_max));
@@ -320,10 +237,8 @@ Task<Result<ListPage>> S3Store::list(ListRequest request, Deadline deadline) {
   std::string after = s3_start_after(request);
   if (!after.empty()) query.emplace_back("start-after", std::move(after));
   sent.reply_bytes_max = kListBytesMax;
-  Result<HttpReply> reply = co_await send(std::move(sent), deadline);
-  if (!reply) co_return fail(reply.error().at(context));
-  if (reply->status != 200) co_return fail(s3_error(*reply).at(context));
-  Result<ListPage> page = s3_list_page(reply->body, request);
+  CO_TRY_ASSIGN(HttpReply reply, co_await send_for_success(std::move(sent), context, deadline));
+  Result<ListPage> page = s3_list_page(reply.body, request);
   if (!page) co_return fail(page.error().at(context));
   co_return page;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "store/digest.h"
 #include "store/key.h"
 #include "store/s3_reply.h"
 #include "store/s3_store.h"
@@ -24,9 +25,7 @@ std::string md5_base64(std::string_view bytes) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int length = 0;
   CHECK(EVP_Digest(bytes.data(), bytes.size(), digest, &length, EVP_md5(), nullptr) == 1);
-  unsigned char text[64];
-  const int n = EVP_EncodeBlock(text, digest, static_cast<int>(length));
-  return std::string(reinterpret_cast<const char*>(text), static_cast<size_t>(n));
+  return base64_encode(std::string_view(reinterpret_cast<const char*>(digest), length));
 }
 
 }  // namespace
@@ -41,12 +40,11 @@ class S3Store::S3Upload final : public Upload {
     const uint64_t bytes = body.size();
     if (auto ok = sizes_.check(number, bytes); !ok) co_return fail(ok.error().at(where()));
     Request request = upload_request("PUT");
-    request.to_sign.query.emplace_back("partNumber", std::to_string(number));
+    request.query.emplace_back("partNumber", std::to_string(number));
     request.body = std::move(body);
-    Result<HttpReply> reply = co_await store_.send(std::move(request), deadline);
-    if (!reply) co_return fail(reply.error().at(context));
-    if (reply->status < 200 || reply->status > 299) co_return fail(s3_error(*reply).at(context));
-    Result<Version> version = s3_version(*reply);
+    CO_TRY_ASSIGN(HttpReply reply,
+                  co_await store_.send_for_success(std::move(request), context, deadline));
+    Result<Version> version = s3_version(reply);
     if (!version) co_return fail(version.error().at(context));
     sizes_.sent(number, bytes);
     versions_[number] = std::move(*version);
@@ -81,9 +79,7 @@ class S3Store::S3Upload final : public Upload {
     Request request = upload_request("DELETE");
     Result<HttpReply> reply = co_await store_.send(std::move(request), deadline);
     if (!reply) co_return fail(reply.error().at(where() + ": abort"));
-    if ((reply->status >= 200 && reply->status <= 299) || s3_no_such_upload(*reply)) {
-      co_return Result<void>{};
-    }
+    if (is_success(*reply) || s3_no_such_upload(*reply)) co_return Result<void>{};
     co_return fail(s3_error(*reply).at(where() + ": abort"));
   }
 
@@ -91,7 +87,7 @@ class S3Store::S3Upload final : public Upload {
   std::string where() const { return store_.where("upload", key_); }
   Request upload_request(std::string method) const {
     Request request = store_.object_request(std::move(method), key_);
-    request.to_sign.query.emplace_back("uploadId", id_);
+    request.query.emplace_back("uploadId", id_);
     return request;
   }
 
@@ -108,11 +104,9 @@ Task<Result<std::unique_ptr<Upload>>> S3Store::begin_upload(std::string key, uin
   if (auto ok = check_part_bytes(part_bytes); !ok) co_return fail(ok.error().at(describe()));
   const std::string context = where("upload", key);
   Request request = object_request("POST", key);
-  request.to_sign.query.emplace_back("uploads", "");
-  Result<HttpReply> reply = co_await send(std::move(request), deadline);
-  if (!reply) co_return fail(reply.error().at(context));
-  if (reply->status != 200) co_return fail(s3_error(*reply).at(context));
-  Result<std::string> id = s3_upload_id(reply->body);
+  request.query.emplace_back("uploads", "");
+  CO_TRY_ASSIGN(HttpReply reply, co_await send_for_success(std::move(request), context, deadline));
+  Result<std::string> id = s3_upload_id(reply.body);
   if (!id) co_return fail(id.error().at(context));
   co_return std::make_unique<S3Upload>(*this, std::move(key), std::move(*id), part_bytes);
 }
@@ -120,11 +114,11 @@ Task<Result<std::unique_ptr<Upload>>> S3Store::begin_upload(std::string key, uin
 Task<Result<std::vector<Result<void>>>> S3Store::remove_batch(std::vector<std::string> batch,
                                                               Deadline deadline) {
   Request request = bucket_request("POST");
-  request.to_sign.query.emplace_back("delete", "");
+  request.query.emplace_back("delete", "");
   request.body = Blob(s3_delete_body(batch));
   // Amazon wants one checksum or another here; this one every store knows.
-  request.to_sign.headers.emplace_back("content-md5", md5_base64(request.body.view()));
-  request.to_sign.headers.emplace_back("content-type", "application/xml");
+  request.headers.emplace_back("content-md5", md5_base64(request.body.view()));
+  request.headers.emplace_back("content-type", "application/xml");
   request.reply_bytes_max = kBatchReplyBytesMax;
   Result<HttpReply> reply = co_await send(std::move(request), deadline);
   if (!reply) co_return fail(std::move(reply).error());
@@ -169,11 +163,10 @@ Task<std::vector<Result<void>>> S3Store::remove_many(std::vector<std::string> ke
       }
     }
   }
-  for (size_t i : singly) {
-    std::string key = keys[i];
-    Result<void> removed = co_await remove(std::move(key), deadline);
-    outcomes[i] = std::move(removed);
-  }
+  std::vector<std::string> rest;
+  for (size_t i : singly) rest.push_back(keys[i]);
+  std::vector<Result<void>> removed = co_await HttpStore::remove_many(std::move(rest), deadline);
+  for (size_t i = 0; i < singly.size(); ++i) outcomes[singly[i]] = std::move(removed[i]);
   co_return outcomes;
 }
 

@@ -20,13 +20,6 @@ std::string first_line(std::string_view text) {
   return std::string(text.substr(0, text.find_first_of("\r\n")));
 }
 
-uint32_t retry_after_ms(const HttpReply& reply) {
-  auto header = find_header(reply, "retry-after");
-  auto seconds = header ? parse_decimal(*header) : std::nullopt;
-  constexpr uint64_t kSecondsMax = 3600;
-  return seconds ? static_cast<uint32_t>(std::min(*seconds, kSecondsMax) * 1000) : 0;
-}
-
 ErrorCode code_of(int status, std::string_view code) {
   if (code == "BlobNotFound") return ErrorCode::kNotFound;
   if (code == "ContainerNotFound" || code == "ContainerDisabled" || code == "ResourceNotFound")
@@ -92,7 +85,7 @@ SwapResult azure_swap_result(const HttpReply& reply, const Condition& condition)
     const bool unmet = reply.status == 412 && (code.empty() || code == "ConditionNotMet");
     if (exists || unmet) return SwapResult::rejected();
   }
-  if (reply.status < 200 || reply.status > 299) return SwapResult::ambiguous(azure_error(reply));
+  if (!is_success(reply)) return SwapResult::ambiguous(azure_error(reply));
   auto version = s3_version(reply);
   if (!version) return SwapResult::ambiguous(std::move(version).error());
   return SwapResult::applied(std::move(*version));

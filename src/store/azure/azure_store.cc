@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/hex.h"
-#include "store/at_once.h"
 #include "store/azure/azure_name.h"
 #include "store/azure/azure_reply.h"
 #include "store/digest.h"
@@ -22,10 +21,7 @@ namespace {
 
 // With it: objects of up to 5,000 MiB in one request, bearer tokens, x-ms-error-code.
 constexpr const char* kApiVersion = "2021-12-02";
-constexpr uint64_t kErrorBytesMax = 64 << 10;
-constexpr uint64_t kListBytesMax = 32 << 20;
 constexpr uint32_t kSkipPageKeys = 2000;  // that parse_xml takes, however many properties they have
-constexpr size_t kDeletesAtOnce = 16;
 constexpr size_t kContinuationsMax = 64;
 constexpr size_t kContinuationDigits = 16;
 
@@ -44,16 +40,6 @@ struct StartAfter {
   std::string key;
   std::optional<uint64_t> number;  // of a continuation
 };
-
-// Azurite answers a range at the end of an object with nothing instead of 416.
-bool is_past_the_end(const HttpReply& reply, uint64_t offset) {
-  auto header = find_header(reply, "content-range");
-  if (!header || !reply.body.empty()) return false;
-  const size_t slash = header->find('/');
-  if (slash == std::string_view::npos) return false;
-  auto total = parse_decimal(header->substr(slash + 1));
-  return total && *total <= offset;
-}
 
 StartAfter parse_start_after(const std::string& text) {
   const size_t key_bytes = text.size() - std::min(text.size(), kContinuationDigits + 1);
@@ -82,7 +68,7 @@ Result<std::unique_ptr<AzureStore>> AzureStore::make(World& world,
 }
 
 AzureStore::AzureStore(World& world, std::shared_ptr<HttpTransport> transport, AzureOptions options)
-    : world_(world), transport_(std::move(transport)), options_(std::move(options)) {}
+    : HttpStore(world, std::move(transport), options.object_bytes_max), options_(std::move(options)) {}
 
 Result<void> AzureStore::find_endpoint() {
   std::string_view endpoint = options_.endpoint;
@@ -103,181 +89,89 @@ Result<void> AzureStore::find_endpoint() {
   return {};
 }
 
-std::string AzureStore::where(std::string_view verb, std::string_view key) const {
-  return describe() + ": " + std::string(verb) + " '" + printable_key(key) + "'";
-}
-
-Result<AzureRequest> AzureStore::blob_request(std::string method, const std::string& key) const {
+Result<HttpStore::Request> AzureStore::blob_request(std::string method,
+                                                    const std::string& key) const {
   TRY(check_key(key));
   TRY_ASSIGN(std::string name, azure_name(key));
-  AzureRequest request;
+  Request request;
   request.method = std::move(method);
   request.path = base_path_ + "/" + percent_encode(name, Slash::kKeep);
   return request;
 }
 
-// One request, one reply; errors without context.
-Task<Result<HttpReply>> AzureStore::send(AzureRequest request, Blob body, uint64_t reply_bytes_max,
-                                         Deadline deadline) {
-  request.headers.emplace_back("x-ms-version", kApiVersion);
-  request.body_bytes = body.size();
-  CO_TRY(co_await options_.auth->authorize(request, deadline));
+Result<HttpStore::Request> AzureStore::get_request(const std::string& key) const {
+  return blob_request("GET", key);
+}
+
+Result<HttpStore::Request> AzureStore::put_request(const std::string& key) const {
+  TRY_ASSIGN(Request request, blob_request("PUT", key));
+  request.headers.emplace_back("x-ms-blob-type", "BlockBlob");
+  request.headers.emplace_back("content-type", "application/octet-stream");
+  return request;
+}
+
+Result<HttpStore::Request> AzureStore::delete_request(const std::string& key) const {
+  TRY_ASSIGN(Request request, blob_request("DELETE", key));
+  // A blob that has snapshots could not be deleted without them.
+  request.headers.emplace_back("x-ms-delete-snapshots", "include");
+  return request;
+}
+
+Result<void> AzureStore::set_condition(Request& put, const Condition& condition) const {
+  if (condition.version) {
+    put.headers.emplace_back("if-match", "\"" + condition.version->token + "\"");
+  } else {
+    put.headers.emplace_back("if-none-match", "*");
+  }
+  return {};
+}
+
+Error AzureStore::error_of(const HttpReply& reply) const { return azure_error(reply); }
+Result<Version> AzureStore::version_read(const HttpReply& reply) const { return s3_version(reply); }
+SwapResult AzureStore::swap_result(const HttpReply& reply, const Condition& condition) const {
+  return azure_swap_result(reply, condition);
+}
+
+Task<Result<HttpReply>> AzureStore::send(Request request, Deadline deadline) {
+  AzureRequest sent;
+  sent.method = std::move(request.method);
+  sent.path = std::move(request.path);
+  sent.query = std::move(request.query);
+  sent.headers = std::move(request.headers);
+  sent.headers.emplace_back("x-ms-version", kApiVersion);
+  sent.body_bytes = request.body.size();
+  CO_TRY(co_await options_.auth->authorize(sent, deadline));
   HttpCall call;
-  call.method = request.method;
-  call.url = origin_ + request.path + azure_query_text(request.query);
+  call.method = sent.method;
+  call.url = origin_ + sent.path + azure_query_text(sent.query);
   const std::string suffix = options_.auth->url_suffix();
-  if (!suffix.empty()) call.url += (request.query.empty() ? "?" : "&") + suffix;
-  call.headers = request.headers;
-  call.body = std::move(body);
+  if (!suffix.empty()) call.url += (sent.query.empty() ? "?" : "&") + suffix;
+  call.headers = sent.headers;
+  call.body = std::move(request.body);
   call.deadline = deadline;
-  call.reply_bytes_max = reply_bytes_max;
+  call.reply_bytes_max = request.reply_bytes_max;
   Result<HttpReply> reply = co_await transport_->perform(std::move(call));
   if (reply && (reply->status == 401 || reply->status == 403)) {
-    spdlog::debug("{}: {} {} was refused: {}", describe(), request.method, request.path,
+    spdlog::debug("{}: {} {} was refused: {}", describe(), sent.method, sent.path,
                   azure_error(*reply).message);
     // 403 is a right that is missing: another token would not have it either.
-    if (reply->status == 401) options_.auth->refused(request);
+    if (reply->status == 401) options_.auth->refused(sent);
   }
   co_return reply;
 }
 
-Task<Result<StoredObject>> AzureStore::read(std::string key, std::optional<ByteRange> range,
-                                            Deadline deadline) {
-  const std::string context = where("get", key);
-  Result<AzureRequest> request = blob_request("GET", key);
-  if (!request) co_return fail(request.error().at(describe()));
-  uint64_t reply_bytes_max = options_.object_bytes_max;
-  if (range) {
-    if (range->length == 0) co_return fail(Error::invalid(context + ": range of length 0"));
-    uint64_t last = 0;
-    const bool wraps = __builtin_add_overflow(range->offset, range->length - 1, &last);
-    if (wraps || last > INT64_MAX - 1) last = INT64_MAX - 1;
-    request->headers.emplace_back(
-        "range", "bytes=" + std::to_string(range->offset) + "-" + std::to_string(last));
-    reply_bytes_max = std::min(range->length, options_.object_bytes_max) + kErrorBytesMax;
-  }
-  Blob nothing;
-  Result<HttpReply> reply =
-      co_await send(std::move(*request), std::move(nothing), reply_bytes_max, deadline);
-  if (!reply) co_return fail(reply.error().at(context));
-  if (range && (reply->status == 416 || is_past_the_end(*reply, range->offset))) {
-    co_return fail(Error::invalid(context + ": range from " + std::to_string(range->offset) +
-                                  " is past the end"));
-  }
-  if (reply->status != 200 && !(range && reply->status == 206))
-    co_return fail(azure_error(*reply).at(context));
-  Result<Version> version = s3_version(*reply);
-  if (!version) co_return fail(version.error().at(context));
-  StoredObject object;
-  object.object_bytes = reply->body.size();
-  if (range && reply->status == 206) {
-    auto header = find_header(*reply, "content-range");
-    auto total = header ? s3_content_range(*header, range->offset, reply->body.size())
-                        : std::optional<uint64_t>();
-    if (!total || reply->body.size() != std::min(range->length, *total - range->offset)) {
-      co_return fail(Error::unsupported(context + ": the store answered another range than asked"));
-    }
-    object.object_bytes = *total;
-  } else if (range) {
-    if (range->offset != 0 || reply->body.size() > range->length) {
-      co_return fail(Error::unsupported(context + ": the store ignores the Range header"));
-    }
-    if (reply->body.empty())
-      co_return fail(Error::invalid(context + ": range from 0 is past the end of 0 bytes"));
-  }
-  object.body = Blob(std::move(reply->body));
-  object.version = std::move(*version);
-  co_return object;
-}
-
-Task<Result<StoredObject>> AzureStore::get(std::string key, Deadline deadline) {
-  return read(std::move(key), std::nullopt, deadline);
-}
-
-Task<Result<StoredObject>> AzureStore::get_range(std::string key, ByteRange range,
-                                                 Deadline deadline) {
-  return read(std::move(key), range, deadline);
-}
-
 Task<Result<ObjectInfo>> AzureStore::head(std::string key, Deadline deadline) {
   const std::string context = where("head", key);
-  Result<AzureRequest> request = blob_request("HEAD", key);
+  Result<Request> request = blob_request("HEAD", key);
   if (!request) co_return fail(request.error().at(describe()));
-  Blob nothing;
-  Result<HttpReply> reply =
-      co_await send(std::move(*request), std::move(nothing), kErrorBytesMax, deadline);
-  if (!reply) co_return fail(reply.error().at(context));
-  if (reply->status != 200) co_return fail(azure_error(*reply).at(context));
-  Result<Version> version = s3_version(*reply);
+  CO_TRY_ASSIGN(HttpReply reply,
+                co_await send_for_success(std::move(*request), context, deadline));
+  Result<Version> version = s3_version(reply);
   if (!version) co_return fail(version.error().at(context));
-  auto length = find_header(*reply, "content-length");
-  auto bytes = length ? parse_decimal(*length) : std::optional<uint64_t>();
-  if (!bytes) co_return fail(Error::unsupported(context + ": the store gave no Content-Length"));
-  ObjectInfo info;
-  info.version = std::move(*version);
-  info.bytes = *bytes;
+  Result<ObjectInfo> info = info_of(reply);
+  if (!info) co_return fail(info.error().at(context));
+  info->version = std::move(*version);
   co_return info;
-}
-
-Task<SwapResult> AzureStore::put_if(std::string key, Blob body, Condition condition,
-                                    Deadline deadline) {
-  const std::string context = where("put", key);
-  Result<AzureRequest> request = blob_request("PUT", key);
-  if (!request) co_return SwapResult::ambiguous(request.error().at(describe()));
-  request->headers.emplace_back("x-ms-blob-type", "BlockBlob");
-  request->headers.emplace_back("content-type", "application/octet-stream");
-  if (condition.version) {
-    request->headers.emplace_back("if-match", "\"" + condition.version->token + "\"");
-  } else {
-    request->headers.emplace_back("if-none-match", "*");
-  }
-  Result<HttpReply> reply =
-      co_await send(std::move(*request), std::move(body), kErrorBytesMax, deadline);
-  if (!reply) co_return SwapResult::ambiguous(reply.error().at(context));
-  SwapResult result = azure_swap_result(*reply, condition);
-  if (result.outcome == SwapOutcome::kAmbiguous) result.error = result.error.at(context);
-  co_return result;
-}
-
-Task<Result<Version>> AzureStore::put(std::string key, Blob body, Deadline deadline) {
-  const std::string context = where("put", key);
-  Result<AzureRequest> request = blob_request("PUT", key);
-  if (!request) co_return fail(request.error().at(describe()));
-  if (body.size() > options_.object_bytes_max) {
-    co_return fail(Error::invalid(context + ": " + std::to_string(body.size()) +
-                                  " bytes; the limit is " +
-                                  std::to_string(options_.object_bytes_max)));
-  }
-  request->headers.emplace_back("x-ms-blob-type", "BlockBlob");
-  request->headers.emplace_back("content-type", "application/octet-stream");
-  Result<HttpReply> reply =
-      co_await send(std::move(*request), std::move(body), kErrorBytesMax, deadline);
-  if (!reply) co_return fail(reply.error().at(context));
-  if (reply->status < 200 || reply->status > 299) co_return fail(azure_error(*reply).at(context));
-  Result<Version> version = s3_version(*reply);
-  if (!version) co_return fail(version.error().at(context));
-  co_return std::move(*version);
-}
-
-Task<Result<void>> AzureStore::remove(std::string key, Deadline deadline) {
-  const std::string context = where("delete", key);
-  Result<AzureRequest> request = blob_request("DELETE", key);
-  if (!request) co_return fail(request.error().at(describe()));
-  // A blob that has snapshots could not be deleted without them.
-  request->headers.emplace_back("x-ms-delete-snapshots", "include");
-  Blob nothing;
-  Result<HttpReply> reply =
-      co_await send(std::move(*request), std::move(nothing), kErrorBytesMax, deadline);
-  if (!reply) co_return fail(reply.error().at(context));
-  if (reply->status >= 200 && reply->status <= 299) co_return Result<void>{};
-  Error error = azure_error(*reply);
-  if (error.code == ErrorCode::kNotFound) co_return Result<void>{};
-  co_return fail(error.at(context));
-}
-
-Task<std::vector<Result<void>>> AzureStore::remove_many(std::vector<std::string> keys,
-                                                        Deadline deadline) {
-  return remove_at_once(world_, *this, std::move(keys), kDeletesAtOnce, deadline);
 }
 
 // Parts are blocks, made into a blob by a block list. The ids of the blocks come from their
@@ -291,16 +185,14 @@ class AzureStore::BlockUpload final : public Upload {
   Task<Result<void>> put_part(uint32_t number, Blob body, Deadline deadline) override {
     const std::string context = store_.where("put", key_) + " part " + std::to_string(number);
     if (auto ok = sizes_.check(number, body.size()); !ok) co_return fail(ok.error().at(context));
-    Result<AzureRequest> request = store_.blob_request("PUT", key_);
+    Result<Request> request = store_.blob_request("PUT", key_);
     if (!request) co_return fail(request.error().at(store_.describe()));
     const uint64_t bytes = body.size();
     std::string id = base64_encode(hex_fixed(number, 8) + sha256_bytes(body.view()));
     request->query = {{"comp", "block"}, {"blockid", id}};
     request->headers.emplace_back("content-type", "application/octet-stream");
-    Result<HttpReply> reply =
-        co_await store_.send(std::move(*request), std::move(body), kErrorBytesMax, deadline);
-    if (!reply) co_return fail(reply.error().at(context));
-    if (reply->status < 200 || reply->status > 299) co_return fail(azure_error(*reply).at(context));
+    request->body = std::move(body);
+    CO_TRY(co_await store_.send_for_success(std::move(*request), context, deadline));
     sizes_.sent(number, bytes);
     ids_[number] = std::move(id);
     co_return Result<void>{};
@@ -309,7 +201,7 @@ class AzureStore::BlockUpload final : public Upload {
   Task<Result<Version>> finish(Deadline deadline) override {
     const std::string context = store_.where("put", key_);
     if (auto ok = sizes_.complete(); !ok) co_return fail(ok.error().at(context));
-    Result<AzureRequest> request = store_.blob_request("PUT", key_);
+    Result<Request> request = store_.blob_request("PUT", key_);
     if (!request) co_return fail(request.error().at(store_.describe()));
     std::string list = "<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>";
     for (const auto& [number, id] : ids_) list += "<Latest>" + id + "</Latest>";
@@ -317,12 +209,10 @@ class AzureStore::BlockUpload final : public Upload {
     request->query = {{"comp", "blocklist"}};
     request->headers.emplace_back("content-type", "application/xml");
     request->headers.emplace_back("x-ms-blob-content-type", "application/octet-stream");
-    Blob body(std::move(list));
-    Result<HttpReply> reply =
-        co_await store_.send(std::move(*request), std::move(body), kErrorBytesMax, deadline);
-    if (!reply) co_return fail(reply.error().at(context));
-    if (reply->status < 200 || reply->status > 299) co_return fail(azure_error(*reply).at(context));
-    Result<Version> version = s3_version(*reply);
+    request->body = Blob(std::move(list));
+    CO_TRY_ASSIGN(HttpReply reply,
+                  co_await store_.send_for_success(std::move(*request), context, deadline));
+    Result<Version> version = s3_version(reply);
     if (!version) co_return fail(version.error().at(context));
     co_return std::move(*version);
   }
@@ -340,7 +230,7 @@ class AzureStore::BlockUpload final : public Upload {
 Task<Result<std::unique_ptr<Upload>>> AzureStore::begin_upload(std::string key, uint64_t part_bytes,
                                                                Deadline) {
   if (auto ok = check_part_bytes(part_bytes); !ok) co_return fail(ok.error().at(describe()));
-  Result<AzureRequest> request = blob_request("PUT", key);
+  Result<Request> request = blob_request("PUT", key);
   if (!request) co_return fail(request.error().at(describe()));
   std::unique_ptr<Upload> upload = std::make_unique<BlockUpload>(*this, std::move(key), part_bytes);
   co_return upload;
@@ -380,7 +270,7 @@ Task<Result<ListPage>> AzureStore::list(ListRequest request, Deadline deadline) 
   const std::string passed = after.key;
   ListPage page;
   while (true) {
-    AzureRequest sent;
+    Request sent;
     sent.method = "GET";
     sent.path = base_path_;
     sent.query.emplace_back("comp", "list");
@@ -390,12 +280,9 @@ Task<Result<ListPage>> AzureStore::list(ListRequest request, Deadline deadline) 
     if (!prefix->empty()) sent.query.emplace_back("prefix", *prefix);
     if (!request.delimiter.empty()) sent.query.emplace_back("delimiter", request.delimiter);
     if (!marker.empty()) sent.query.emplace_back("marker", marker);
-    Blob nothing;
-    Result<HttpReply> reply =
-        co_await send(std::move(sent), std::move(nothing), kListBytesMax, deadline);
-    if (!reply) co_return fail(reply.error().at(context));
-    if (reply->status != 200) co_return fail(azure_error(*reply).at(context));
-    Result<AzureListPage> part = azure_list_page(reply->body, request);
+    sent.reply_bytes_max = kListBytesMax;
+    CO_TRY_ASSIGN(HttpReply reply, co_await send_for_success(std::move(sent), context, deadline));
+    Result<AzureListPage> part = azure_list_page(reply.body, request);
     if (!part) co_return fail(part.error().at(context));
 
     std::string last;

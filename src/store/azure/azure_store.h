@@ -9,8 +9,7 @@
 #include <string>
 
 #include "store/azure/azure_auth.h"
-#include "store/object_store.h"
-#include "world/http_transport.h"
+#include "store/http_store.h"
 
 namespace celld {
 
@@ -23,33 +22,21 @@ struct AzureOptions {
   uint64_t object_bytes_max = 256ull << 20;  // that a get without a range accepts, and a put sends
 };
 
-// Sends every request once: RetryStore repeats what is safe. On the world's thread, as `transport`.
-//
 // Lists: Azure goes on only from a marker of its own, not from a key. The `next_start_after` of a
 // page that is not the last ends in a zero byte and a number by which this store finds the marker
 // again, so that a walk costs one request a page. Any other start_after is found by reading from
 // the beginning of the prefix, 2,000 names a request.
-class AzureStore final : public ObjectStore {
+class AzureStore final : public HttpStore {
  public:
   // kInvalid names what is wrong with the options. `world` outlives the store.
   static Result<std::unique_ptr<AzureStore>> make(World& world,
                                                   std::shared_ptr<HttpTransport> transport,
                                                   AzureOptions options);
 
-  Task<Result<StoredObject>> get(std::string key, Deadline deadline) override;
-  Task<Result<StoredObject>> get_range(std::string key, ByteRange range,
-                                       Deadline deadline) override;
   Task<Result<ObjectInfo>> head(std::string key, Deadline deadline) override;
-  Task<SwapResult> put_if(std::string key, Blob body, Condition condition,
-                          Deadline deadline) override;
-  Task<Result<Version>> put(std::string key, Blob body, Deadline deadline) override;
   // Blocks: docs/stores.md.
   Task<Result<std::unique_ptr<Upload>>> begin_upload(std::string key, uint64_t part_bytes,
                                                      Deadline deadline) override;
-  Task<Result<void>> remove(std::string key, Deadline deadline) override;
-  // A few requests at a time.
-  Task<std::vector<Result<void>>> remove_many(std::vector<std::string> keys,
-                                              Deadline deadline) override;
   Task<Result<ListPage>> list(ListRequest request, Deadline deadline) override;
   std::string describe() const override { return "az://" + options_.container; }
 
@@ -66,18 +53,19 @@ class AzureStore final : public ObjectStore {
 
   AzureStore(World& world, std::shared_ptr<HttpTransport> transport, AzureOptions options);
   Result<void> find_endpoint();
-  Result<AzureRequest> blob_request(std::string method, const std::string& key) const;
-  Task<Result<HttpReply>> send(AzureRequest request, Blob body, uint64_t reply_bytes_max,
-                               Deadline deadline);
-  Task<Result<StoredObject>> read(std::string key, std::optional<ByteRange> range,
-                                  Deadline deadline);
-  std::string where(std::string_view verb, std::string_view key) const;
+  Result<Request> blob_request(std::string method, const std::string& key) const;
+  Result<Request> get_request(const std::string& key) const override;
+  Result<Request> put_request(const std::string& key) const override;
+  Result<Request> delete_request(const std::string& key) const override;
+  Result<void> set_condition(Request& put, const Condition& condition) const override;
+  Task<Result<HttpReply>> send(Request request, Deadline deadline) override;
+  Error error_of(const HttpReply& reply) const override;
+  Result<Version> version_read(const HttpReply& reply) const override;
+  SwapResult swap_result(const HttpReply& reply, const Condition& condition) const override;
   std::string remember(const ListRequest& request, std::string_view last_key, std::string marker);
   const Continuation* recall(const ListRequest& request, uint64_t number);
 
-  World& world_;
-  const std::shared_ptr<HttpTransport> transport_;
-  AzureOptions options_;
+  const AzureOptions options_;
   std::string origin_;                     // "https://host"
   std::string base_path_;                  // "/container" or "/account/container", encoded
   std::list<Continuation> continuations_;  // the latest first

@@ -16,13 +16,6 @@ constexpr size_t kPageTokenBytesMax = 16 << 10;
 constexpr size_t kNameBytesMax = 4096;
 constexpr JsonLimits kListLimits{.bytes_max = 32 << 20, .depth_max = 16};
 
-uint32_t retry_after_ms(const HttpReply& reply) {
-  auto header = find_header(reply, "retry-after");
-  auto seconds = header ? parse_decimal(*header) : std::nullopt;
-  constexpr uint64_t kSecondsMax = 3600;
-  return seconds ? static_cast<uint32_t>(std::min(*seconds, kSecondsMax) * 1000) : 0;
-}
-
 // JSON for most requests, plain text for downloads, XML for uploads in parts.
 std::string message_of(const HttpReply& reply) {
   auto document = JsonDocument::parse(reply.body, "reply", ErrorCode::kUnavailable);
@@ -88,7 +81,7 @@ Result<ObjectInfo> gcs_object_info(std::string_view json) {
 
 SwapResult gcs_swap_result(const HttpReply& reply) {
   if (reply.status == 412) return SwapResult::rejected();
-  if (reply.status < 200 || reply.status > 299) return SwapResult::ambiguous(gcs_error(reply));
+  if (!is_success(reply)) return SwapResult::ambiguous(gcs_error(reply));
   auto info = gcs_object_info(reply.body);
   if (!info) return SwapResult::ambiguous(std::move(info).error());
   return SwapResult::applied(std::move(info->version));

@@ -6,12 +6,10 @@
 #include <map>
 
 #include "base/hex.h"
-#include "store/at_once.h"
 #include "store/gcs/gcs_reply.h"
 #include "store/gcs/google_tokens.h"
 #include "store/key.h"
 #include "store/s3_reply.h"
-#include "store/s3_xml.h"
 #include "store/token_http.h"
 #include "store/upload.h"
 #include "store/utf8.h"
@@ -19,10 +17,6 @@
 namespace celld {
 
 namespace {
-
-constexpr uint64_t kErrorBytesMax = 64 << 10;
-constexpr uint64_t kListBytesMax = 32 << 20;
-constexpr size_t kDeletesAtOnce = 16;
 
 // https://cloud.google.com/storage/docs/buckets#naming
 bool bucket_name_ok(std::string_view name) {
@@ -41,8 +35,6 @@ std::string query_text(const std::vector<std::pair<std::string, std::string>>& q
   }
   return out;
 }
-
-bool is_2xx(const HttpReply& reply) { return reply.status >= 200 && reply.status <= 299; }
 
 }  // namespace
 
@@ -69,11 +61,7 @@ Result<std::unique_ptr<GcsStore>> GcsStore::make(World& world,
 }
 
 GcsStore::GcsStore(World& world, std::shared_ptr<HttpTransport> transport, GcsOptions options)
-    : world_(world), transport_(std::move(transport)), options_(std::move(options)) {}
-
-std::string GcsStore::where(std::string_view verb, std::string_view key) const {
-  return describe() + ": " + std::string(verb) + " '" + printable_key(key) + "'";
-}
+    : HttpStore(world, std::move(transport), options.object_bytes_max), options_(std::move(options)) {}
 
 // https://cloud.google.com/storage/docs/objects#naming
 Result<void> GcsStore::check(std::string_view key) const {
@@ -89,25 +77,17 @@ Result<void> GcsStore::check(std::string_view key) const {
       Error::invalid("'" + printable_key(key) + "' is no name that Google Cloud Storage takes"));
 }
 
-GcsStore::Request GcsStore::object_request(std::string method, const std::string& key) const {
+Result<HttpStore::Request> GcsStore::object_request(std::string method,
+                                                    const std::string& key) const {
+  TRY(check(key));
   Request request;
   request.method = std::move(method);
   request.path = "/storage/v1/b/" + options_.bucket + "/o/" + percent_encode(key, Slash::kEncode);
   return request;
 }
 
-GcsStore::Request GcsStore::upload_request(const std::string& key, Blob body) const {
-  Request request;
-  request.method = "POST";
-  request.path = "/upload/storage/v1/b/" + options_.bucket + "/o";
-  request.query = {{"uploadType", "media"}, {"name", key}, {"fields", "generation,size"}};
-  request.headers.emplace_back("content-type", "application/octet-stream");
-  request.body = std::move(body);
-  return request;
-}
-
-GcsStore::Request GcsStore::part_request(std::string method, const std::string& key,
-                                         Query query) const {
+HttpStore::Request GcsStore::part_request(std::string method, const std::string& key,
+                                          Query query) const {
   Request request;
   request.method = std::move(method);
   request.path = "/" + options_.bucket + "/" + percent_encode(key, Slash::kKeep);
@@ -115,7 +95,49 @@ GcsStore::Request GcsStore::part_request(std::string method, const std::string& 
   return request;
 }
 
-// One request, one reply; errors without context.
+Result<HttpStore::Request> GcsStore::get_request(const std::string& key) const {
+  TRY_ASSIGN(Request request, object_request("GET", key));
+  request.query = {{"alt", "media"}};
+  return request;
+}
+
+Result<HttpStore::Request> GcsStore::put_request(const std::string& key) const {
+  TRY(check(key));
+  Request request;
+  request.method = "POST";
+  request.path = "/upload/storage/v1/b/" + options_.bucket + "/o";
+  request.query = {{"uploadType", "media"}, {"name", key}, {"fields", "generation,size"}};
+  request.headers.emplace_back("content-type", "application/octet-stream");
+  return request;
+}
+
+Result<HttpStore::Request> GcsStore::delete_request(const std::string& key) const {
+  return object_request("DELETE", key);
+}
+
+Result<void> GcsStore::set_condition(Request& put, const Condition& condition) const {
+  std::string generation = "0";  // none
+  if (condition.version) {
+    // A token that is no generation would be refused as malformed, and 0 would create.
+    TRY(gcs_version(condition.version->token));
+    generation = condition.version->token;
+  }
+  put.query.emplace_back("ifGenerationMatch", std::move(generation));
+  return {};
+}
+
+Error GcsStore::error_of(const HttpReply& reply) const { return gcs_error(reply); }
+Result<Version> GcsStore::version_read(const HttpReply& reply) const {
+  return gcs_version(find_header(reply, "x-goog-generation").value_or(""));
+}
+Result<Version> GcsStore::version_written(const HttpReply& reply) const {
+  TRY_ASSIGN(ObjectInfo info, gcs_object_info(reply.body));
+  return std::move(info.version);
+}
+SwapResult GcsStore::swap_result(const HttpReply& reply, const Condition&) const {
+  return gcs_swap_result(reply);
+}
+
 Task<Result<HttpReply>> GcsStore::send(Request request, Deadline deadline) {
   HttpCall call;
   call.method = std::move(request.method);
@@ -137,128 +159,16 @@ Task<Result<HttpReply>> GcsStore::send(Request request, Deadline deadline) {
   co_return reply;
 }
 
-Task<Result<StoredObject>> GcsStore::read(std::string key, std::optional<ByteRange> range,
-                                          Deadline deadline) {
-  const std::string context = where("get", key);
-  if (auto ok = check(key); !ok) co_return fail(ok.error().at(describe()));
-  Request request = object_request("GET", key);
-  request.query = {{"alt", "media"}};
-  request.reply_bytes_max = options_.object_bytes_max;
-  if (range) {
-    if (range->length == 0) co_return fail(Error::invalid(context + ": range of length 0"));
-    uint64_t last = 0;
-    const bool wraps = __builtin_add_overflow(range->offset, range->length - 1, &last);
-    if (wraps || last > INT64_MAX - 1) last = INT64_MAX - 1;
-    request.headers.emplace_back(
-        "range", "bytes=" + std::to_string(range->offset) + "-" + std::to_string(last));
-    request.reply_bytes_max = std::min(range->length, options_.object_bytes_max) + kErrorBytesMax;
-  }
-  Result<HttpReply> reply = co_await send(std::move(request), deadline);
-  if (!reply) co_return fail(reply.error().at(context));
-  if (range && reply->status == 416) {
-    co_return fail(Error::invalid(context + ": range from " + std::to_string(range->offset) +
-                                  " is past the end"));
-  }
-  if (reply->status != 200 && !(range && reply->status == 206))
-    co_return fail(gcs_error(*reply).at(context));
-  Result<Version> version = gcs_version(find_header(*reply, "x-goog-generation").value_or(""));
-  if (!version) co_return fail(version.error().at(context));
-  StoredObject object;
-  object.object_bytes = reply->body.size();
-  if (range && reply->status == 206) {
-    auto header = find_header(*reply, "content-range");
-    auto total = header ? s3_content_range(*header, range->offset, reply->body.size())
-                        : std::optional<uint64_t>();
-    if (!total || reply->body.size() != std::min(range->length, *total - range->offset)) {
-      co_return fail(Error::unsupported(context + ": the store answered another range than asked"));
-    }
-    object.object_bytes = *total;
-  } else if (range) {
-    if (range->offset != 0 || reply->body.size() > range->length) {
-      co_return fail(Error::unsupported(context + ": the store ignores the Range header"));
-    }
-    if (reply->body.empty())
-      co_return fail(Error::invalid(context + ": range from 0 is past the end of 0 bytes"));
-  }
-  object.body = Blob(std::move(reply->body));
-  object.version = std::move(*version);
-  co_return object;
-}
-
-Task<Result<StoredObject>> GcsStore::get(std::string key, Deadline deadline) {
-  return read(std::move(key), std::nullopt, deadline);
-}
-
-Task<Result<StoredObject>> GcsStore::get_range(std::string key, ByteRange range,
-                                               Deadline deadline) {
-  return read(std::move(key), range, deadline);
-}
-
 Task<Result<ObjectInfo>> GcsStore::head(std::string key, Deadline deadline) {
   const std::string context = where("head", key);
-  if (auto ok = check(key); !ok) co_return fail(ok.error().at(describe()));
-  Request request = object_request("GET", key);
-  request.query = {{"fields", "generation,size"}};
-  Result<HttpReply> reply = co_await send(std::move(request), deadline);
-  if (!reply) co_return fail(reply.error().at(context));
-  if (reply->status != 200) co_return fail(gcs_error(*reply).at(context));
-  Result<ObjectInfo> info = gcs_object_info(reply->body);
+  Result<Request> request = object_request("GET", key);
+  if (!request) co_return fail(request.error().at(describe()));
+  request->query = {{"fields", "generation,size"}};
+  CO_TRY_ASSIGN(HttpReply reply,
+                co_await send_for_success(std::move(*request), context, deadline));
+  Result<ObjectInfo> info = gcs_object_info(reply.body);
   if (!info) co_return fail(info.error().at(context));
   co_return info;
-}
-
-Task<SwapResult> GcsStore::put_if(std::string key, Blob body, Condition condition,
-                                  Deadline deadline) {
-  const std::string context = where("put", key);
-  if (auto ok = check(key); !ok) co_return SwapResult::ambiguous(ok.error().at(describe()));
-  std::string generation = "0";  // none
-  if (condition.version) {
-    // A token that is no generation would be refused as malformed, and 0 would create.
-    if (auto ok = gcs_version(condition.version->token); !ok)
-      co_return SwapResult::ambiguous(ok.error().at(context));
-    generation = condition.version->token;
-  }
-  Request request = upload_request(key, std::move(body));
-  request.query.emplace_back("ifGenerationMatch", std::move(generation));
-  Result<HttpReply> reply = co_await send(std::move(request), deadline);
-  if (!reply) co_return SwapResult::ambiguous(reply.error().at(context));
-  SwapResult result = gcs_swap_result(*reply);
-  if (result.outcome == SwapOutcome::kAmbiguous) result.error = result.error.at(context);
-  co_return result;
-}
-
-Task<Result<Version>> GcsStore::put(std::string key, Blob body, Deadline deadline) {
-  const std::string context = where("put", key);
-  if (auto ok = check(key); !ok) co_return fail(ok.error().at(describe()));
-  if (body.size() > options_.object_bytes_max) {
-    co_return fail(Error::invalid(context + ": " + std::to_string(body.size()) +
-                                  " bytes; the limit is " +
-                                  std::to_string(options_.object_bytes_max)));
-  }
-  Request request = upload_request(key, std::move(body));
-  Result<HttpReply> reply = co_await send(std::move(request), deadline);
-  if (!reply) co_return fail(reply.error().at(context));
-  if (!is_2xx(*reply)) co_return fail(gcs_error(*reply).at(context));
-  Result<ObjectInfo> info = gcs_object_info(reply->body);
-  if (!info) co_return fail(info.error().at(context));
-  co_return std::move(info->version);
-}
-
-Task<Result<void>> GcsStore::remove(std::string key, Deadline deadline) {
-  const std::string context = where("delete", key);
-  if (auto ok = check(key); !ok) co_return fail(ok.error().at(describe()));
-  Request request = object_request("DELETE", key);
-  Result<HttpReply> reply = co_await send(std::move(request), deadline);
-  if (!reply) co_return fail(reply.error().at(context));
-  if (is_2xx(*reply)) co_return Result<void>{};
-  Error error = gcs_error(*reply);
-  if (error.code == ErrorCode::kNotFound) co_return Result<void>{};
-  co_return fail(error.at(context));
-}
-
-Task<std::vector<Result<void>>> GcsStore::remove_many(std::vector<std::string> keys,
-                                                      Deadline deadline) {
-  return remove_at_once(world_, *this, std::move(keys), kDeletesAtOnce, deadline);
 }
 
 // https://cloud.google.com/storage/docs/multipart-uploads
@@ -274,10 +184,9 @@ class GcsStore::PartUpload final : public Upload {
     Query query{{"partNumber", std::to_string(number)}, {"uploadId", id_}};
     Request request = store_.part_request("PUT", key_, std::move(query));
     request.body = std::move(body);
-    Result<HttpReply> reply = co_await store_.send(std::move(request), deadline);
-    if (!reply) co_return fail(reply.error().at(context));
-    if (!is_2xx(*reply)) co_return fail(gcs_error(*reply).at(context));
-    Result<Version> etag = s3_version(*reply);
+    CO_TRY_ASSIGN(HttpReply reply,
+                  co_await store_.send_for_success(std::move(request), context, deadline));
+    Result<Version> etag = s3_version(reply);
     if (!etag) co_return fail(etag.error().at(context));
     sizes_.sent(number, bytes);
     etags_[number] = etag->token;
@@ -297,10 +206,9 @@ class GcsStore::PartUpload final : public Upload {
     Request request = store_.part_request("POST", key_, std::move(query));
     request.headers.emplace_back("content-type", "application/xml");
     request.body = Blob(std::move(xml));
-    Result<HttpReply> reply = co_await store_.send(std::move(request), deadline);
-    if (!reply) co_return fail(reply.error().at(context));
-    if (!is_2xx(*reply)) co_return fail(gcs_error(*reply).at(context));
-    if (auto generation = find_header(*reply, "x-goog-generation")) {
+    CO_TRY_ASSIGN(HttpReply reply,
+                  co_await store_.send_for_success(std::move(request), context, deadline));
+    if (auto generation = find_header(reply, "x-goog-generation")) {
       Result<Version> version = gcs_version(*generation);
       if (!version) co_return fail(version.error().at(context));
       co_return std::move(*version);
@@ -316,7 +224,7 @@ class GcsStore::PartUpload final : public Upload {
     Result<HttpReply> reply = co_await store_.send(std::move(request), deadline);
     const std::string context = store_.where("give up", key_);
     if (!reply) co_return fail(reply.error().at(context));
-    if (is_2xx(*reply) || reply->status == 404) co_return Result<void>{};
+    if (is_success(*reply) || reply->status == 404) co_return Result<void>{};
     co_return fail(gcs_error(*reply).at(context));
   }
 
@@ -336,17 +244,10 @@ Task<Result<std::unique_ptr<Upload>>> GcsStore::begin_upload(std::string key, ui
   Query query{{"uploads", ""}};
   Request request = part_request("POST", key, std::move(query));
   request.headers.emplace_back("content-type", "application/octet-stream");
-  Result<HttpReply> reply = co_await send(std::move(request), deadline);
-  if (!reply) co_return fail(reply.error().at(context));
-  if (!is_2xx(*reply)) co_return fail(gcs_error(*reply).at(context));
-  Result<XmlElement> xml = parse_xml(reply->body);
-  if (!xml) co_return fail(xml.error().at(context));
-  std::string id(xml->child_text("UploadId"));
-  if (id.empty() || id.size() > 4096)
-    co_return fail(Error::unsupported(context + ": the store gave no UploadId"));
-  std::unique_ptr<Upload> upload =
-      std::make_unique<PartUpload>(*this, std::move(key), part_bytes, std::move(id));
-  co_return upload;
+  CO_TRY_ASSIGN(HttpReply reply, co_await send_for_success(std::move(request), context, deadline));
+  Result<std::string> id = s3_upload_id(reply.body);
+  if (!id) co_return fail(id.error().at(context));
+  co_return std::make_unique<PartUpload>(*this, std::move(key), part_bytes, std::move(*id));
 }
 
 Task<Result<ListPage>> GcsStore::list(ListRequest request, Deadline deadline) {
@@ -367,10 +268,8 @@ Task<Result<ListPage>> GcsStore::list(ListRequest request, Deadline deadline) {
     if (!start.empty()) sent.query.emplace_back("startOffset", start);
     if (!page_token.empty()) sent.query.emplace_back("pageToken", page_token);
     sent.reply_bytes_max = kListBytesMax;
-    Result<HttpReply> reply = co_await send(std::move(sent), deadline);
-    if (!reply) co_return fail(reply.error().at(context));
-    if (reply->status != 200) co_return fail(gcs_error(*reply).at(context));
-    Result<GcsListPage> part = gcs_list_page(reply->body, request);
+    CO_TRY_ASSIGN(HttpReply reply, co_await send_for_success(std::move(sent), context, deadline));
+    Result<GcsListPage> part = gcs_list_page(reply.body, request);
     if (!part) co_return fail(part.error().at(context));
     if (!part->page.next_start_after.empty() || !part->page.more) co_return std::move(part->page);
     if (part->next_page_token == page_token)

@@ -1,0 +1,37 @@
+// What the replies of all stores behind HTTP have in common. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "store/object_store.h"
+#include "world/http_transport.h"
+
+namespace celld {
+
+inline bool is_success(const HttpReply& reply) { return reply.status >= 200 && reply.status <= 299; }
+
+// The value of the first header of that lower-case name.
+std::optional<std::string_view> find_header(const HttpReply& reply, std::string_view name);
+
+// Of the header Retry-After: at most an hour; 0 when there is none, or it is a date.
+uint32_t retry_after_ms(const HttpReply& reply);
+
+// The value of the header Range. What reaches past the largest number is cut.
+std::string range_header(ByteRange range);
+
+// The total size in "bytes 2-4/10", when it is exactly the range of `got` bytes from `offset`.
+std::optional<uint64_t> parse_content_range(std::string_view header, uint64_t offset, uint64_t got);
+
+// The object that a reply of 200, or 206 to a request with `range`, carries; without version.
+// kInvalid when the range is wholly past the end; kUnsupported when something else than was asked for
+// came.
+Result<StoredObject> object_of(HttpReply reply, const std::optional<ByteRange>& range);
+
+// The reply to a HEAD; without version. kUnsupported when it has no Content-Length.
+Result<ObjectInfo> info_of(const HttpReply& reply);
+
+}  // namespace celld
