@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "store/list_map.h"
 
 namespace celld::sim {
 
@@ -47,34 +48,9 @@ void Bucket::remove(const std::string& key) {
 }
 
 ListPage Bucket::list(const ListRequest& request, size_t page_max) const {
-  ListPage page;
-  size_t keys_max = std::min<size_t>(request.keys_max, page_max);
-  for (auto it = objects_.lower_bound(std::max(request.prefix, request.start_after)); it != objects_.end(); ++it) {
-    const std::string& key = it->first;
-    if (!key.starts_with(request.prefix)) break;
-    if (key <= request.start_after) continue;
-    std::string folded;
-    if (!request.delimiter.empty()) {
-      size_t cut = key.find(request.delimiter, request.prefix.size());
-      if (cut != key.npos) folded = key.substr(0, cut + request.delimiter.size());
-    }
-    if (!folded.empty()) {
-      if (!page.common_prefixes.empty() && page.common_prefixes.back() == folded) continue;
-      if (folded <= request.start_after) continue;
-    }
-    if (page.objects.size() + page.common_prefixes.size() == keys_max) {
-      page.more = true;
-      break;
-    }
-    if (folded.empty()) {
-      page.objects.push_back({key, it->second.body.size(), it->second.modified});
-      page.next_start_after = key;
-    } else {
-      page.common_prefixes.push_back(folded);
-      page.next_start_after = folded;
-    }
-  }
-  return page;
+  ListRequest cut = request;
+  cut.keys_max = static_cast<uint32_t>(std::min<size_t>(request.keys_max, page_max));
+  return list_map(objects_, cut);
 }
 
 RequestFaults RequestFaults::of(const Settings& s) {

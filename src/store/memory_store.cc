@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "store/key.h"
+#include "store/list_map.h"
 
 namespace celld {
 
@@ -121,33 +122,7 @@ Task<Result<ListPage>> MemoryStore::list(ListRequest request, Deadline) {
 
 Result<ListPage> MemoryStore::list_now(const ListRequest& request) const {
   if (auto ok = check_list(request); !ok) return fail(where("list", request.prefix, ok.error()));
-  ListPage page;
-  std::string last;
-  auto it = objects_.lower_bound(std::max(request.prefix, request.start_after));
-  while (it != objects_.end() && it->first.starts_with(request.prefix)) {
-    const std::string& key = it->first;
-    size_t cut = request.delimiter.empty() ? std::string::npos
-                                           : key.find(request.delimiter, request.prefix.size());
-    std::string shown = cut == std::string::npos ? key : key.substr(0, cut + 1);
-    if (shown <= request.start_after) {
-      ++it;
-      continue;
-    }
-    if (page.objects.size() + page.common_prefixes.size() == request.keys_max) {
-      page.more = true;
-      page.next_start_after = last;
-      break;
-    }
-    last = shown;
-    if (cut == std::string::npos) {
-      page.objects.push_back({key, it->second.body.size(), it->second.modified});
-      ++it;
-    } else {
-      while (it != objects_.end() && it->first.starts_with(shown)) ++it;
-      page.common_prefixes.push_back(std::move(shown));
-    }
-  }
-  return page;
+  return list_map(objects_, request);
 }
 
 }  // namespace celld

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "store/list_map.h"
 #include "store/object_store.h"
 #include "world/test_world.h"
 
@@ -48,36 +49,7 @@ class SimBucket {
     return version;
   }
   void remove(const std::string& key) { objects_.erase(key); }
-  ListPage list(const ListRequest& request) const {
-    ListPage page;
-    std::string from = std::max(request.prefix, request.start_after);
-    for (auto it = objects_.lower_bound(from); it != objects_.end(); ++it) {
-      const std::string& key = it->first;
-      if (!key.starts_with(request.prefix)) break;
-      if (key <= request.start_after) continue;
-      std::string folded;
-      if (!request.delimiter.empty()) {
-        size_t cut = key.find(request.delimiter, request.prefix.size());
-        if (cut != key.npos) folded = key.substr(0, cut + request.delimiter.size());
-      }
-      if (!folded.empty()) {
-        if (!page.common_prefixes.empty() && page.common_prefixes.back() == folded) continue;
-        if (folded <= request.start_after) continue;
-      }
-      if (page.objects.size() + page.common_prefixes.size() == request.keys_max) {
-        page.more = true;
-        break;
-      }
-      if (folded.empty()) {
-        page.objects.push_back({key, it->second.body.size(), it->second.modified});
-        page.next_start_after = key;
-      } else {
-        page.common_prefixes.push_back(folded);
-        page.next_start_after = folded;
-      }
-    }
-    return page;
-  }
+  ListPage list(const ListRequest& request) const { return list_map(objects_, request); }
   const std::map<std::string, SimObject>& objects() const { return objects_; }
   bool has(const std::string& key) const { return objects_.contains(key); }
   size_t count(std::string_view prefix) const {
