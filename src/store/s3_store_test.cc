@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <deque>
-
+#include "store/scripted_transport_testing.h"
 #include "store/store_testing.h"
 
 namespace celld {
@@ -12,22 +11,8 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Pair;
+using testing::ScriptedTransport;
 using testing::VirtualWorld;
-
-// Answers what the test wrote down and keeps what was sent.
-class ScriptedTransport final : public HttpTransport {
- public:
-  std::vector<HttpCall> calls;
-  std::deque<Result<HttpReply>> replies;
-
-  Task<Result<HttpReply>> perform(HttpCall call) override {
-    calls.push_back(std::move(call));
-    CHECK(!replies.empty()) << "an unexpected call to " << calls.back().url;
-    Result<HttpReply> reply = std::move(replies.front());
-    replies.pop_front();
-    co_return reply;
-  }
-};
 
 struct ExpiringCredentials final : CredentialSource {
   int invalidated = 0;
