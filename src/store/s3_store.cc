@@ -103,10 +103,12 @@ void S3Store::address(std::string region) {
   }
 }
 
-// Whether the reply names another region for the bucket; from then on that one counts.
-bool S3Store::learn_region(const HttpReply& reply) {
+// Whether the reply names another region for the bucket than the request was signed for; from then on
+// that one counts.
+bool S3Store::learn_region(const HttpReply& reply, const std::string& signed_for) {
   auto named = s3_bucket_region(reply);
-  if (!named || *named == region_ || !region_ok(*named)) return false;
+  if (!named || *named == signed_for || !region_ok(*named)) return false;
+  if (*named == region_) return true;  // another request has learned it meanwhile
   spdlog::info("{}: the bucket is in region {}, not {}", describe(), *named, region_);
   options_.dialect->region = *named;
   address(std::move(*named));
@@ -166,19 +168,20 @@ Task<Result<HttpReply>> S3Store::send(Request request, Deadline deadline) {
     address(learned);
   }
   Request again = request;
-  Result<HttpReply> reply = co_await send_once(std::move(request), deadline);
-  if (!reply || !learn_region(*reply)) co_return reply;
+  std::string signed_for;
+  Result<HttpReply> reply = co_await send_once(std::move(request), &signed_for, deadline);
+  if (!reply || !learn_region(*reply, signed_for)) co_return reply;
   if (again.conditional) {
     co_return fail(Error::unavailable(s3_error(*reply).message + "; that is used from now on"));
   }
-  co_return co_await send_once(std::move(again), deadline);
+  co_return co_await send_once(std::move(again), &signed_for, deadline);
 }
 
-Task<Result<HttpReply>> S3Store::send_once(Request request, Deadline deadline) {
+Task<Result<HttpReply>> S3Store::send_once(Request request, std::string* signed_for,
+                                           Deadline deadline) {
   CO_TRY_ASSIGN(S3Credentials credentials, co_await options_.credentials->get(deadline));
   S3Unsigned to_sign;
   to_sign.method = std::move(request.method);
-  to_sign.host = host_;
   to_sign.path = std::move(request.path);
   to_sign.query = std::move(request.query);
   to_sign.headers = std::move(request.headers);
@@ -191,6 +194,9 @@ Task<Result<HttpReply>> S3Store::send_once(Request request, Deadline deadline) {
     to_sign.body_sha256 =
         co_await compute<std::string>(world_, Urgency::kForeground, std::move(work));
   }
+  // Nothing may be waited for from here on: the region can change meanwhile.
+  to_sign.host = host_;
+  *signed_for = region_;
   S3Signed sealed = signer_.sign(credentials, to_sign, world_.wall_now());
   HttpCall call;
   call.method = std::move(to_sign.method);

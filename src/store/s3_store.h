@@ -54,9 +54,10 @@ class S3Store final : public HttpStore {
   S3Store(World& world, std::shared_ptr<HttpTransport> transport, S3Options options);
   Result<void> parse_endpoint();
   void address(std::string region);
-  bool learn_region(const HttpReply& reply);
+  bool learn_region(const HttpReply& reply, const std::string& signed_for);
   Task<Result<HttpReply>> send(Request request, Deadline deadline) override;
-  Task<Result<HttpReply>> send_once(Request request, Deadline deadline);
+  // The region that it was signed for goes to `*signed_for`.
+  Task<Result<HttpReply>> send_once(Request request, std::string* signed_for, Deadline deadline);
   Request object_request(std::string method, const std::string& key) const;
   Request bucket_request(std::string method) const;
   Result<Request> get_request(const std::string& key) const override;

@@ -257,6 +257,58 @@ TEST_F(S3StoreTest, the_region_is_learned_from_a_refused_signature) {
   EXPECT_THAT(sent().back().second, HasSubstr("/eu-west-3/s3/"));
 }
 
+// The first two calls are answered when both have come; by what they were signed for.
+struct RegionTransport final : HttpTransport {
+  RegionTransport(World& world, std::string region) : both(world), right(std::move(region)) {}
+  Signal both;
+  const std::string right;
+  std::vector<HttpCall> calls;
+
+  Task<Result<HttpReply>> perform(HttpCall call) override {
+    const bool ok = call.headers.back().second.contains("/" + right + "/s3/");
+    calls.push_back(std::move(call));
+    both.notify_all();
+    while (calls.size() < 2) co_await both.wait();
+    if (ok) co_return HttpReply{200, {{"etag", "\"e\""}}, "x"};
+    co_return HttpReply{301, {{"x-amz-bucket-region", right}}, ""};
+  }
+};
+
+TEST_F(S3StoreTest, two_requests_that_went_to_the_wrong_region_both_go_to_the_right_one) {
+  options.endpoint = "";
+  auto wire = std::make_shared<RegionTransport>(world, "eu-central-1");
+  auto made = S3Store::make(world, wire, options);
+  ASSERT_TRUE(made);
+  std::vector<Task<Result<StoredObject>>> gets;
+  for (const char* key : {"a", "b"}) gets.push_back((*made)->get(key, Deadline::never()));
+  for (auto& got : world.run(join_all(world, std::move(gets)))) {
+    EXPECT_TRUE(got) << got.error().message;
+  }
+  EXPECT_EQ(wire->calls.size(), 4u);
+}
+
+TEST_F(S3StoreTest, a_region_learned_while_a_body_is_hashed_counts_for_host_and_signature_alike) {
+  options.endpoint = "";
+  remake();
+  const std::string body(1 << 20, 'b');
+  std::vector<Task<Result<Version>>> both;
+  both.push_back(store->put("large", Blob(body), Deadline::never()));  // is hashed aside, which takes a moment
+  both.push_back(store->put("small", Blob("s"), Deadline::never()));
+  reply(301, {{"x-amz-bucket-region", "eu-central-1"}});
+  for (int i = 0; i < 2; ++i) reply(200, {{"etag", "\"e\""}});
+  for (auto& put : world.run(join_all(world, std::move(both)))) EXPECT_TRUE(put) << put.error().message;
+  ASSERT_EQ(transport->calls.size(), 3u);
+  EXPECT_EQ(url(), "https://bucket.s3.eu-central-1.amazonaws.com/large");
+  S3Unsigned large;
+  large.method = "PUT";
+  large.host = "bucket.s3.eu-central-1.amazonaws.com";
+  large.path = "/large";
+  large.body = body;
+  S3Signer signer("eu-central-1");
+  const S3Credentials keys{"key", "secret", "token-0"};
+  EXPECT_EQ(sent().back(), signer.sign(keys, large, world.wall_now()).headers.back());
+}
+
 TEST_F(S3StoreTest, a_region_is_learned_once_for_each_request) {
   for (const char* region : {"eu-west-1", "eu-west-2"}) {
     reply(301, {{"x-amz-bucket-region", region}}, error_xml("PermanentRedirect"));
