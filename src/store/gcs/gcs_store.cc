@@ -206,16 +206,25 @@ class GcsStore::PartUpload final : public Upload {
     Request request = store_.part_request("POST", key_, std::move(query));
     request.headers.emplace_back("content-type", "application/xml");
     request.body = Blob(std::move(xml));
-    CO_TRY_ASSIGN(HttpReply reply,
-                  co_await store_.send_for_success(std::move(request), context, deadline));
-    if (auto generation = find_header(reply, "x-goog-generation")) {
+    Result<HttpReply> reply = co_await store_.send(std::move(request), deadline);
+    if (!reply) co_return fail(reply.error().at(context));
+    // When an earlier attempt whose reply was lost has finished it, the object is there.
+    const bool unknown = s3_no_such_upload(*reply);
+    if (!is_success(*reply) && !unknown) co_return fail(gcs_error(*reply).at(context));
+    auto generation = find_header(*reply, "x-goog-generation");
+    if (generation && !unknown) {
       Result<Version> version = gcs_version(*generation);
       if (!version) co_return fail(version.error().at(context));
       co_return std::move(*version);
     }
     std::string key = key_;
-    CO_TRY_ASSIGN(ObjectInfo info, co_await store_.head(std::move(key), deadline));
-    co_return std::move(info.version);
+    Result<ObjectInfo> there = co_await store_.head(std::move(key), deadline);
+    if (there && there->bytes == sizes_.total_bytes()) co_return std::move(there->version);
+    if (there) co_return fail(Error::corrupt(context + ": another object is there than was sent"));
+    if (unknown && there.error().code == ErrorCode::kNotFound) {
+      co_return fail(gcs_error(*reply).at(context));
+    }
+    co_return fail(std::move(there).error());
   }
 
   Task<Result<void>> abort(Deadline deadline) override {

@@ -108,6 +108,38 @@ TEST_F(GcsStoreTest, throttling_says_when_to_come_again) {
   Error error = world.run(store->get("k", Deadline::never())).error();
   EXPECT_EQ(error.code, ErrorCode::kUnavailable);
   EXPECT_EQ(error.retry_after_ms, 2000u);
+  reply(429, {}, error_json(429, "The object exceeded the rate limit"));
+  EXPECT_EQ(world.run(store->get("k", Deadline::never())).error().retry_after_ms, 1u);
+}
+
+TEST_F(GcsStoreTest, an_upload_whose_finish_was_not_answered_is_found_finished) {
+  auto begun = [&] {
+    reply(200, {}, "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>");
+    reply(200, {{"etag", "\"p\""}});
+    auto upload = world.run(store->begin_upload("k", kPartBytesMin, Deadline::never()));
+    EXPECT_TRUE(upload) << upload.error().message;
+    EXPECT_TRUE(world.run((*upload)->put_part(1, Blob("abc"), Deadline::never())));
+    return std::move(*upload);
+  };
+  struct Case {
+    int status;  // of the look at the object
+    std::string body;
+    std::optional<ErrorCode> expected;
+  };
+  for (const Case& c : {Case{200, R"({"generation":"7","size":"3"})", std::nullopt},
+                        Case{200, R"({"generation":"7","size":"4"})", ErrorCode::kCorrupt},
+                        Case{404, error_json(404, "No such object: cells/k"), ErrorCode::kUnavailable},
+                        Case{403, error_json(403, "no"), ErrorCode::kForbidden}}) {
+    auto upload = begun();
+    transport->replies.push_back(fail(Error::unavailable("the line broke")));
+    EXPECT_FALSE(world.run(upload->finish(Deadline::never())));
+    reply(404, {}, "<?xml version='1.0'?><Error><Code>NoSuchUpload</Code></Error>");
+    reply(c.status, {}, c.body);
+    auto finished = world.run(upload->finish(Deadline::never()));
+    ASSERT_EQ(finished.has_value(), !c.expected) << c.body;
+    if (finished) EXPECT_EQ(finished->token, "7");
+    if (!finished) EXPECT_EQ(finished.error().code, *c.expected) << finished.error().message;
+  }
 }
 
 TEST_F(GcsStoreTest, lists_begin_behind_a_key) {
