@@ -25,11 +25,12 @@ std::optional<std::string_view> find_header(const HttpReply& reply, std::string_
   return std::nullopt;
 }
 
-uint32_t retry_after_ms(const HttpReply& reply) {
+uint32_t retry_after_ms(const HttpReply& reply, bool throttled) {
   auto header = find_header(reply, "retry-after");
   auto seconds = header ? parse_decimal(*header) : std::nullopt;
   constexpr uint64_t kSecondsMax = 3600;
-  return seconds ? static_cast<uint32_t>(std::min(*seconds, kSecondsMax) * 1000) : 0;
+  if (seconds && *seconds > 0) return static_cast<uint32_t>(std::min(*seconds, kSecondsMax) * 1000);
+  return throttled || reply.status == 429 ? 1 : 0;
 }
 
 std::string range_header(ByteRange range) {

@@ -17,8 +17,9 @@ inline bool is_success(const HttpReply& reply) { return reply.status >= 200 && r
 // The value of the first header of that lower-case name.
 std::optional<std::string_view> find_header(const HttpReply& reply, std::string_view name);
 
-// Of the header Retry-After: at most an hour; 0 when there is none, or it is a date.
-uint32_t retry_after_ms(const HttpReply& reply);
+// For Error::retry_after_ms: the header Retry-After in seconds, at most an hour. Stores throttle without
+// it, too: then 1 when `throttled`, or the status is 429. 0: no pause is asked for.
+uint32_t retry_after_ms(const HttpReply& reply, bool throttled = false);
 
 // The value of the header Range. What reaches past the largest number is cut.
 std::string range_header(ByteRange range);

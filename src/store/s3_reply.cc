@@ -83,10 +83,7 @@ Error error_of(const HttpReply& reply, const S3ErrorBody& body) {
   }
   if (body.code == "RequestTimeTooSkewed") message += " (check the clock of this machine)";
   Error error = Error::make(code_of(reply.status, body), std::move(message));
-  error.retry_after_ms = retry_after_ms(reply);
-  // Amazon throttles without saying for how long.
-  const bool throttled = body.code == "SlowDown" || reply.status == 429;
-  if (throttled && error.retry_after_ms == 0) error.retry_after_ms = 1;
+  error.retry_after_ms = retry_after_ms(reply, body.code == "SlowDown");
   return error;
 }
 
@@ -109,6 +106,7 @@ void append_xml(std::string& out, std::string_view text) {
 }  // namespace
 
 std::optional<std::string> s3_bucket_region(const HttpReply& reply) {
+  if (is_success(reply)) return std::nullopt;  // whose body may be large
   const S3ErrorBody body = error_body(reply);
   if (reply.status != 301 && reply.status != 307 && body.code != "AuthorizationHeaderMalformed") {
     return std::nullopt;

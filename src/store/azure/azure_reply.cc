@@ -73,7 +73,7 @@ Error azure_error(const HttpReply& reply) {
   if (code == "AuthenticationFailed")
     message += " (check the key or token and the clock of this machine)";
   Error error = Error::make(code_of(reply.status, code), std::move(message));
-  error.retry_after_ms = retry_after_ms(reply);
+  error.retry_after_ms = retry_after_ms(reply, code == "ServerBusy");
   return error;
 }
 

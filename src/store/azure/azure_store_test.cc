@@ -148,6 +148,8 @@ TEST_F(AzureStoreTest, only_a_missing_blob_is_not_found) {
 TEST_F(AzureStoreTest, a_busy_store_says_when_to_come_again) {
   reply(503, {{"x-ms-error-code", "ServerBusy"}, {"retry-after", "3"}});
   EXPECT_EQ(world.run(store->get("k", Deadline::never())).error().retry_after_ms, 3000u);
+  reply(503, {{"x-ms-error-code", "ServerBusy"}});
+  EXPECT_EQ(world.run(store->get("k", Deadline::never())).error().retry_after_ms, 1u);
 }
 
 std::string list_xml(const std::vector<std::string>& names, const std::string& marker) {
