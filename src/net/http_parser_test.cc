@@ -200,5 +200,12 @@ TEST(ChunkedDecoder, refuses_malformed_bodies) {
   EXPECT_TRUE(failed) << "endless trailer";
 }
 
+TEST(FindHeader, is_the_first_of_that_name) {
+  EXPECT_EQ(find_header("a\n1\nb\n2\na\n3\n", "a"), "1");
+  EXPECT_EQ(find_header("a\n1\nb\n2\n", "b"), "2");
+  EXPECT_EQ(find_header("a\nb\n", "b"), std::nullopt);
+  EXPECT_EQ(find_header("", "b"), std::nullopt);
+}
+
 }  // namespace
 }  // namespace celld

@@ -1,6 +1,5 @@
 #include "node/http_bridge.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace celld {
@@ -76,19 +75,6 @@ void stream_response_body(World& world, std::shared_ptr<HttpExchange> exchange, 
       return;
     }
   }
-}
-
-std::string_view header_value(std::string_view block, std::string_view name) {
-  while (!block.empty()) {
-    size_t name_end = block.find('\n');
-    if (name_end == block.npos) break;
-    size_t value_end = std::min(block.find('\n', name_end + 1), block.size());
-    if (block.substr(0, name_end) == name) {
-      return block.substr(name_end + 1, value_end - name_end - 1);
-    }
-    block.remove_prefix(std::min(block.size(), value_end + 1));
-  }
-  return {};
 }
 
 std::string request_url(const RequestHead& head) {

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "js/messages.h"
 #include "js/pipe.h"
@@ -23,9 +22,6 @@ js::PipeReader stream_request_body(World& world, std::shared_ptr<HttpExchange> e
 // as it is. Loop thread.
 void stream_response_body(World& world, std::shared_ptr<HttpExchange> exchange, js::PipeReader body,
                           std::shared_ptr<ContentEncoder> encoder = nullptr);
-
-// The value of the first header of this name (lower case) in a header block; "" when there is none.
-std::string_view header_value(std::string_view block, std::string_view name);
 
 // "http://host/target" of a request.
 std::string request_url(const RequestHead& head);

@@ -164,12 +164,5 @@ TEST(RequestUrl, is_that_of_the_host_header_or_of_an_absolute_target) {
   EXPECT_EQ(request_url(head), "http://shop.example:8787/*");
 }
 
-TEST(HeaderValue, is_the_first_of_that_name) {
-  EXPECT_EQ(header_value("a\n1\nb\n2\na\n3\n", "a"), "1");
-  EXPECT_EQ(header_value("a\n1\nb\n2\n", "b"), "2");
-  EXPECT_EQ(header_value("a\nb\n", "b"), "");
-  EXPECT_EQ(header_value("", "b"), "");
-}
-
 }  // namespace
 }  // namespace celld

@@ -1,4 +1,5 @@
 // Requests from the network on their way to the Worker and back.
+#include "net/http_message.h"
 #include "node/http_bridge.h"
 #include "node/loop.h"
 
@@ -92,7 +93,8 @@ void Loop::answer(std::shared_ptr<HttpExchange> exchange,
     return answer_error(*exchange, error);
   }
   // Bodies are plain on their way through Workers; a Content-Encoding is applied here.
-  std::shared_ptr<ContentEncoder> encoder = ContentEncoder::make(header_value(m.headers, "content-encoding"));
+  std::shared_ptr<ContentEncoder> encoder =
+      ContentEncoder::make(find_header(m.headers, "content-encoding").value_or(""));
   if (encoder) {
     if (auto* blob = std::get_if<Blob>(&m.body)) {
       auto [writer, reader] = js::make_pipe();
