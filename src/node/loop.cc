@@ -129,6 +129,7 @@ void Loop::deliver(js::CellAddress to, js::CellEvent event) {
     default: break;
   }
   if (!has_authority()) return fail_event(event, no_authority());
+  if (cell.isolate == current_.get()) return cell.isolate->deliver(cell, std::move(event));
   in_hand_.emplace(cell.id, std::move(event));
   settle_isolate(cell);
   js::CellEvent settled = std::move(in_hand_->second);
