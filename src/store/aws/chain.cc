@@ -87,6 +87,8 @@ Task<void> fetch(std::shared_ptr<Kept> kept) {
     kept->not_before = world.now() + kPause;
     if (kept->keys->expires) {
       const Duration life = ms_between(now, *kept->keys->expires);
+      // A source may give keys that others have used up nearly: there must be new ones when they end.
+      kept->not_before = world.now() + std::clamp<Duration>(life / 2, kPauseAfterFailure, kPause);
       const Duration window = std::min(life / 4, kWindowMax);
       const Duration early = window - Duration(static_cast<int64_t>(
                                           static_cast<double>(window.count()) / 4 *

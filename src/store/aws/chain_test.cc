@@ -134,6 +134,15 @@ TEST_F(AwsChainTest, a_server_that_goes_on_giving_the_old_keys_is_not_flooded) {
   EXPECT_GE(server->fetches, 2);
 }
 
+TEST_F(AwsChainTest, keys_that_live_shorter_than_the_pause_between_fetches_leave_no_gap) {
+  server->life = 20s;
+  for (int i = 0; i < 120; ++i) {
+    EXPECT_THAT(key(), Not(HasSubstr("<"))) << i << " s";
+    wait(1s);
+  }
+  EXPECT_LE(server->fetches, 12);
+}
+
 TEST_F(AwsChainTest, failures_are_remembered_for_a_moment) {
   server->status = 403;
   for (int i = 0; i < 100; ++i) EXPECT_THAT(key(), HasSubstr("container"));
