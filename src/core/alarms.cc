@@ -88,7 +88,7 @@ bool AlarmKeeper::known(const CellId& cell) const {
 bool AlarmKeeper::indexed(const CellId& cell) const {
   auto it = alarms_.find(cell);
   return it != alarms_.end() && it->second.known && it->second.latest == it->second.durable &&
-         !writing_ && !dirty_.contains(shard_of(cell));
+         !writing_ && !dirty_.contains(shard_of(cell)) && !unconfirmed_.contains(shard_of(cell));
 }
 
 void AlarmKeeper::restored(const CellId& cell, std::optional<WallMs> at) {
@@ -253,11 +253,18 @@ Task<Result<void>> AlarmKeeper::checkpoint(Slot through, Deadline deadline) {
     co_return fail(std::move(e));
   }
   writing_ = false;
-  for (std::string& key : obsolete) {
+  unconfirmed_.insert(dirty.begin(), dirty.end());
+  replaced_.insert(replaced_.end(), obsolete.begin(), obsolete.end());
+  co_return Result<void>{};
+}
+
+Task<void> AlarmKeeper::confirm(Deadline deadline) {
+  unconfirmed_.clear();
+  std::vector<std::string> replaced = std::exchange(replaced_, {});
+  for (std::string& key : replaced) {
     Result<void> gone = co_await bucket_.remove(key, deadline);
     if (!gone) obsolete_.push_back(std::move(key));
   }
-  co_return Result<void>{};
 }
 
 Task<Result<void>> AlarmKeeper::remove_index(Deadline deadline) {

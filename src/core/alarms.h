@@ -69,13 +69,19 @@ class AlarmKeeper {
   static constexpr size_t kForeignHintsMax = 10'000;
   bool hint_later(const CellId& cell, WallMs at);
 
-  // The alarm of an owned cell (perhaps none) is known; it is in the index in the bucket, too.
+  // The alarm of an owned cell (perhaps none) is known; it is in the index in the bucket, too, and the
+  // index counts.
   bool known(const CellId& cell) const;
   bool indexed(const CellId& cell) const;
 
-  bool dirty() const { return !dirty_.empty() || !obsolete_.empty(); }
+  bool dirty() const { return !dirty_.empty() || !obsolete_.empty() || awaits_confirmation(); }
   // Writes the shards that changed. Every alarm change in slots up to `through` is in them.
   Task<Result<void>> checkpoint(Slot through, Deadline deadline);
+  // What was written counts only once the lease is known to have been ours afterwards: whoever recovers
+  // this node reads its index once, perhaps before that. No other trace of an alarm may go before.
+  bool awaits_confirmation() const { return !unconfirmed_.empty() || !replaced_.empty(); }
+  // A renewal that began after the last checkpoint was applied. Deletes what the index replaces.
+  Task<void> confirm(Deadline deadline);
   // Deletes all shards; when nothing is owned any more.
   Task<Result<void>> remove_index(Deadline deadline);
 
@@ -113,7 +119,9 @@ class AlarmKeeper {
   std::set<unsigned> dirty_;
   std::map<unsigned, Version> versions_;  // of shards in the bucket
   uint64_t seq_ = 0;
-  std::vector<std::string> obsolete_;
+  std::vector<std::string> obsolete_;  // entries that the next index replaces
+  std::vector<std::string> replaced_;  // entries that the index replaces once it counts
+  std::set<unsigned> unconfirmed_;     // shards that do not count yet
   bool writing_ = false;
   bool stopped_ = false;
   Signal changed_;

@@ -204,6 +204,25 @@ TEST_F(Alarms, entry_of_a_release_is_deleted_once_the_owner_keeps_the_alarm) {
 }
 
 // Others leave the alarm to the owner; an owner that nobody made look into the cell does not know it.
+// Whoever recovered the new owner too early, which it does not know yet, has read its index before that told of
+// the alarm: the entry of the release may go only when a renewal shows that nobody had.
+TEST_F(Alarms, entry_of_a_release_stays_until_a_renewal_shows_that_the_index_counts) {
+  FleetNode& a = node("a");
+  ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
+  set(a, in(seconds(300)));
+  ASSERT_TRUE(fleet.run(a.give_up(kCell)));
+  ASSERT_EQ(fleet.bucket.count("wake/unowned/"), 1u);
+  std::vector<std::string> since;  // what was written from the index on
+  fleet.bucket.on_write = [&](const std::string& key, const Blob&) {
+    if (key == alarm_index_key(NodeId("a"), 0)) since.clear();
+    since.push_back(key);
+  };
+  ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
+  ASSERT_TRUE(fleet.world.run_until([&] { return fleet.bucket.count("wake/unowned/") == 0; }, seconds(60)));
+  EXPECT_EQ(since, (std::vector<std::string>{alarm_index_key(NodeId("a"), 0), node_key(NodeId("a"))}));
+  fleet.bucket.on_write = nullptr;
+}
+
 TEST_F(Alarms, of_a_cell_taken_over_for_a_caller_who_went_away_rings) {
   FleetNode& a = node("a");
   ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));

@@ -116,7 +116,12 @@ Task<Result<void>> Drainer::cycle() {
   Deadline never = Deadline::never();  // ends with the lease
   // Before the mark passes the slots that tell of the alarms.
   if (alarms_.dirty() && !MUTANT("forget-the-alarm-index")) CO_TRY(co_await alarms_.checkpoint(through, never));
-  if (through > lease_.drained()) CO_TRY(co_await lease_.advance_drained(through));
+  if (through > lease_.drained()) {
+    CO_TRY(co_await lease_.advance_drained(through));
+  } else if (alarms_.awaits_confirmation()) {
+    CO_TRY(co_await lease_.confirm());
+  }
+  if (alarms_.awaits_confirmation()) co_await alarms_.confirm(never);
   while (!journal_.drop_drained(through, kPagesDroppedAtOnce)) co_await yield_to(world_);
   journal_.delete_through(lease_.drained());
   compact_where_needed();

@@ -124,7 +124,8 @@ void LeaseKeeper::adopt(const Attempt& attempt, Version version) {
 Task<void> LeaseKeeper::run() {
   while (!lost_ && !closed_) {
     MonoTime due = renewed_at_ + ttl_ / 3;
-    bool something_to_publish = closing_ || drained_wanted_ > record_.journal.drained;
+    bool something_to_publish = closing_ || drained_wanted_ > record_.journal.drained ||
+                                renewed_at_ < confirm_wanted_;
     if (!something_to_publish && world_.now() < due) {
       co_await wake_.wait_until(Deadline{due});
       continue;
@@ -248,6 +249,20 @@ Task<Result<void>> LeaseKeeper::advance_drained(Slot slot) {
   while (record_.journal.drained < slot) {
     if (lost_ || closed_) {
       Error e = Error::fenced(key_ + ": the lease is lost, drained slot not published");
+      co_return fail(std::move(e));
+    }
+    co_await changed_.wait();
+  }
+  co_return Result<void>{};
+}
+
+Task<Result<void>> LeaseKeeper::confirm() {
+  const MonoTime asked = world_.now();
+  confirm_wanted_ = asked;
+  wake_.notify_all();
+  while (renewed_at_ < asked) {
+    if (lost_ || closed_) {
+      Error e = Error::fenced(key_ + ": the lease is lost, nothing confirms what was written");
       co_return fail(std::move(e));
     }
     co_await changed_.wait();

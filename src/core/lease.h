@@ -41,6 +41,10 @@ class LeaseKeeper {
   Task<Result<void>> advance_drained(Slot slot);
   Slot drained() const { return record_.journal.drained; }  // known to be in the bucket
 
+  // Returns once a renewal that started after the call is known to be applied: up to some moment after
+  // the call this node was nobody else's to recover. kFenced otherwise.
+  Task<Result<void>> confirm();
+
   // Says that the journal has ended, as `end` (kLeft or kRecovered), and ends authority; no on_lost.
   // To be called when nothing is undrained. kUnavailable when not confirmed by the deadline; the
   // renewals end in any case.
@@ -82,6 +86,7 @@ class LeaseKeeper {
   MonoTime renewed_at_;  // when the attempt that wrote it started
   uint64_t last_seq_ = 0;
   Slot drained_wanted_;
+  MonoTime confirm_wanted_{Duration::min()};  // a renewal that starts no earlier is asked for
   std::optional<JournalState> closing_;
   bool closed_ = false;
   std::vector<Attempt> attempts_;  // on `version_`, outcome unknown; bounded by the TTL
