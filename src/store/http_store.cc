@@ -103,11 +103,13 @@ Task<Result<void>> HttpStore::remove(std::string key, Deadline deadline) {
   Result<Request> request = delete_request(key);
   if (!request) co_return fail(request.error().at(describe()));
   const std::string context = where("delete", key);
-  Result<HttpReply> reply = co_await send_for_success(std::move(*request), context, deadline);
-  if (!reply && reply.error().code != ErrorCode::kNotFound) {
-    co_return fail(std::move(reply).error());
-  }
-  co_return Result<void>{};
+  Result<HttpReply> reply = co_await send(std::move(*request), deadline);
+  if (!reply) co_return fail(reply.error().at(context));
+  if (is_success(*reply)) co_return Result<void>{};
+  // Only the store knows that it is gone: a token file that is not found is no deleted object.
+  Error error = error_of(*reply);
+  if (error.code == ErrorCode::kNotFound) co_return Result<void>{};
+  co_return fail(error.at(context));
 }
 
 Task<std::vector<Result<void>>> HttpStore::remove_many(std::vector<std::string> keys,

@@ -137,8 +137,11 @@ TEST_F(GcsStoreTest, an_upload_whose_finish_was_not_answered_is_found_finished) 
     reply(c.status, {}, c.body);
     auto finished = world.run(upload->finish(Deadline::never()));
     ASSERT_EQ(finished.has_value(), !c.expected) << c.body;
-    if (finished) EXPECT_EQ(finished->token, "7");
-    if (!finished) EXPECT_EQ(finished.error().code, *c.expected) << finished.error().message;
+    if (finished) {
+      EXPECT_EQ(finished->token, "7");
+    } else {
+      EXPECT_EQ(finished.error().code, *c.expected) << finished.error().message;
+    }
   }
 }
 
