@@ -18,8 +18,8 @@ struct WakeScan : ::testing::Test {
   std::map<CellId, MonoTime> fired;  // first hint, by any node
   std::map<std::string, uint64_t> asked;  // of the bucket, by operation, over `data`
 
-  FleetNode& node(const std::string& id, std::optional<NodeId> predecessor = std::nullopt) {
-    CoreOptions options;
+  FleetNode& node(const std::string& id, std::optional<NodeId> predecessor = std::nullopt,
+                  CoreOptions options = {}) {
     options.drain_interval = seconds(2);
     FleetNode& n = fleet.add(id, std::move(predecessor), options);
     n.on_alarm = [this](CellId cell, WallMs) { fired.try_emplace(cell, fleet.world.now()); };
@@ -171,6 +171,32 @@ TEST_F(WakeScan, a_neighbour_whose_lease_record_is_lost_is_recovered) {
   ASSERT_TRUE(fleet.run(a.wake(cell("x"), seconds(5))));
   EXPECT_EQ(a.cells.at(cell("x")).state->txid, Txid(1));
   fleet.shut_down(a);
+}
+
+// Entries of cells that are owned again only wait for their owner to delete them. A scan that may judge one entry
+// at a time must get past them, however many there are.
+TEST_F(WakeScan, entries_that_a_live_owner_keeps_do_not_take_the_turns_of_others) {
+  constexpr int kKept = 40;
+  CoreOptions narrow;
+  narrow.wake_entries_max = 1;
+  FleetNode& b = node("b", std::nullopt, narrow);
+  FleetNode &a = node("a"), &c = node("c");
+  fleet.world.run_for(minutes(3));
+  for (int i = 0; i < kKept; ++i) arm(c, cell(std::to_string(i)), minutes(5));
+  arm(c, cell("waits"), minutes(7));
+  MonoTime due = fleet.world.now() + minutes(7);
+  for (int i = 0; i < kKept; ++i) ASSERT_TRUE(fleet.run(c.give_up(cell(std::to_string(i)))));
+  ASSERT_TRUE(fleet.run(c.give_up(cell("waits"))));
+  fleet.shut_down(c);
+  a.data.lose_request = [](const std::string& op, const std::string& key) {
+    return op == "remove" && key.starts_with("wake/unowned/");
+  };
+  for (int i = 0; i < kKept; ++i) ASSERT_TRUE(fleet.run(a.wake(cell(std::to_string(i)), seconds(5))));
+  until_fired(cell("waits"), minutes(12));
+  EXPECT_EQ(fleet.bucket.count("wake/unowned/"), kKept + 1u);
+  EXPECT_LE(fired[cell("waits")] - due, seconds(kKept + 20));
+  a.data.lose_request = nullptr;
+  for (FleetNode* n : {&a, &b}) fleet.shut_down(*n);
 }
 
 // A claim that was under way when the node began to leave: the cell stays in its name, and nobody may forget that.
