@@ -30,6 +30,7 @@ struct Options {
   bool twice = false;
   bool shrink = false;
   bool everything = false;
+  bool kept = false;  // the runs of regressions.txt
   size_t lines = 120;
 };
 
@@ -37,6 +38,7 @@ struct Options {
   std::cerr << "sim: " << why << "\n"
             << "  run     [--seeds N] [--from S] [--seed S] [--scenario FILE]... [--set section.key=value]...\n"
             << "          [--jobs J] [--coverage] [--twice] [--shrink] [--lines N] [--everything] [--mutant NAME]\n"
+            << "          [--kept]\n"
             << "  mutants [--seeds N] [--only NAME] [--jobs J]\n"
             << "  soak    [--minutes M] [--jobs J]\n";
   std::exit(2);
@@ -81,6 +83,8 @@ Options parse(int argc, char** argv) {
       o.coverage = true;
     } else if (arg == "--twice") {
       o.twice = true;
+    } else if (arg == "--kept") {
+      o.kept = true;
     } else if (arg == "--shrink") {
       o.shrink = true;
     } else if (arg == "--everything") {
@@ -244,7 +248,17 @@ int run(const Options& o) {
   std::vector<Scenario> scenarios = load_scenarios(o);
   auto began = std::chrono::steady_clock::now();
   std::vector<Job> jobs;
-  for (uint64_t seed = o.first_seed; seed < o.first_seed + (o.one_seed ? 1 : o.seeds); ++seed) {
+  if (o.kept) {
+    auto kept = load_catalogue(o.root + "/regressions.txt");
+    if (!kept) usage(kept.error().message);
+    for (const CatalogueEntry& entry : *kept) {
+      auto scenario = std::find_if(scenarios.begin(), scenarios.end(),
+                                   [&](const Scenario& s) { return s.name() == entry.name; });
+      if (scenario == scenarios.end() || entry.scenarios.size() != 1) usage("regressions.txt: " + entry.name);
+      jobs.push_back(Job{&*scenario, std::stoull(entry.scenarios[0]), {}, o.only});
+    }
+  }
+  for (uint64_t seed = o.first_seed; !o.kept && seed < o.first_seed + (o.one_seed ? 1 : o.seeds); ++seed) {
     for (size_t i = 0; i < scenarios.size(); ++i) {
       if (!o.one_seed && scenarios.size() > 1 && seed % scenarios.size() != i) continue;
       for (int k = 0; k < (o.twice ? 2 : 1); ++k) jobs.push_back(Job{&scenarios[i], seed, o.overrides, o.only});

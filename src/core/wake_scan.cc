@@ -441,15 +441,18 @@ Task<Result<WakeScanner::Verdict>> WakeScanner::judge(Entry entry, Deadline dead
     if (record.epoch > entry.epoch) co_return Verdict::kSettled;
     co_return Verdict::kHint;
   }
-  // A release that is under way: the entry is written before it.
-  if (unowned_entry && record.epoch <= entry.epoch) co_return Verdict::kSoon;
+  // A release that is under way: the entry is written before it. If its owner does not live to finish it, the
+  // entry tells of an alarm that nobody keeps.
+  bool being_released = unowned_entry && record.epoch <= entry.epoch;
   if (record.node == self_) {
+    if (being_released) co_return Verdict::kSoon;
     if (alarms_.indexed(entry.cell)) co_return Verdict::kSettled;
     co_return alarms_.known(entry.cell) ? Verdict::kLater : Verdict::kHint;
   }
   if (record.node == entry.node) co_return Verdict::kHint;
   CO_TRY_ASSIGN(PeerState owner, co_await recoverer_.look_before_claim(record.node, deadline));
-  co_return owner.kind == PeerState::kLive ? Verdict::kLater : Verdict::kHint;
+  if (owner.kind != PeerState::kLive) co_return Verdict::kHint;
+  co_return being_released ? Verdict::kSoon : Verdict::kLater;
 }
 
 Task<Result<void>> WakeScanner::hint(Entry entry, Deadline deadline) {

@@ -199,6 +199,33 @@ TEST_F(WakeScan, entries_that_a_live_owner_keeps_do_not_take_the_turns_of_others
   for (FleetNode* n : {&a, &b}) fleet.shut_down(*n);
 }
 
+// A release writes the entry of its alarm first. Those whose owner died right then were taken for releases under
+// way for ever, and took the turns of others.
+TEST_F(WakeScan, an_owner_that_dies_in_the_middle_of_releases_leaves_nothing_that_waits_for_ever) {
+  constexpr int kCells = 40;
+  CoreOptions narrow;
+  narrow.wake_entries_max = 1;
+  FleetNode& b = node("b", std::nullopt, narrow);
+  FleetNode& c = node("c");
+  fleet.world.run_for(minutes(3));
+  for (int i = 0; i < kCells; ++i) arm(c, cell(std::to_string(i)), minutes(5));
+  MonoTime due = fleet.world.now() + minutes(5);
+  c.data.lose_request = [](const std::string& op, const std::string& key) {
+    return op == "put_if" && key.ends_with("/own.json");
+  };
+  auto give_up = [](FleetNode* n, CellId id) -> Task<void> {
+    Result<void> ignored = co_await n->give_up(id);
+    (void)ignored.has_value();
+  };
+  for (int i = 0; i < kCells; ++i) start(give_up(&c, cell(std::to_string(i))));
+  fleet.world.run_for(seconds(4));
+  ASSERT_EQ(fleet.bucket.count("wake/unowned/"), kCells + 0u);
+  c.kill();
+  ASSERT_TRUE(fleet.world.run_until([&] { return fired.size() == kCells; }, minutes(10)));
+  EXPECT_LE(fleet.world.now() - due, minutes(2));
+  fleet.shut_down(b);
+}
+
 // A claim that was under way when the node began to leave: the cell stays in its name, and nobody may forget that.
 TEST_F(WakeScan, the_alarm_of_a_cell_claimed_while_its_node_leaves_fires) {
   FleetNode& a = node("a");
