@@ -18,9 +18,8 @@ export class Record {
 }
 
 // Appends and reads over `connections` until stop() is called or the other side is gone.
-// `errors` holds what was answered with something other than 200.
-export function startLoad(url, record, { connections = 32, padEvery = 16, readEvery = 8 } = {}) {
-  const client = new Client(url, connections);
+// A `client` is used instead of `url`, and closed. `errors` holds what was answered with something other than 200.
+export function startLoad(url, record, { connections = 32, padEvery = 16, readEvery = 8, client = new Client(url, connections) } = {}) {
   const load = { acked: 0, errors: [], broken: [], stopped: false };
   const write = async (object) => {
     const number = record.next++;
@@ -81,8 +80,7 @@ export async function loadUntilSomeMoment(host, record, acks, connections = 32) 
 
 // Every acknowledged token is there where it was acknowledged, none twice, none that was never sent; the rest of each
 // object agrees with itself. What was in doubt is decided from now on.
-export async function verify(url, record, { connections = 32 } = {}) {
-  const client = new Client(url, connections);
+export async function verify(url, record, { connections = 32, client = new Client(url, connections) } = {}) {
   const faults = [];
   await forEachParallel(record.objects, connections, async (object) => {
     const acked = record.acked[object];
