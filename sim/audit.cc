@@ -76,7 +76,9 @@ void Audit::writing_owner(const CellId& cell, const std::string& key, const Blob
       }
     } else if (!old->released() && old->node != next->node) {
       auto it = nodes_.find(old->node);
-      if (it != nodes_.end() && it->second.journal.state < JournalState::kRecovered) {
+      // One that was recovered once stays so, whatever becomes of its record.
+      if (it != nodes_.end() && it->second.journal.state < JournalState::kRecovered &&
+          !recovered_.contains(old->node)) {
         verdict_.broken("claimed-before-recovery", cell,
                         who + " takes it from node " + old->node.value + ", which is not recovered");
       }
@@ -98,6 +100,7 @@ void Audit::writing_owner(const CellId& cell, const std::string& key, const Blob
   if (!plan || plan->max != next->manifest.txid) {
     verdict_.broken("manifest-with-holes", cell, who + ": " + (plan ? "ends elsewhere" : plan.error().message));
   }
+  check_size(cell, who, *next);
   for (const RestoreObject& o : objects_of(cell)) {
     LtxName name{cell, o.epoch, o.level, o.min, o.max};
     if (o.max <= next->manifest.txid && !names(next->manifest.objects, name)) {
@@ -105,6 +108,23 @@ void Audit::writing_owner(const CellId& cell, const std::string& key, const Blob
     }
   }
   owners_[cell] = std::move(*next);
+}
+
+// The size that the manifest gives is the one that its newest object leaves.
+void Audit::check_size(const CellId& cell, const std::string& who, const OwnerRecord& next) {
+  if (next.manifest.objects.empty()) return;
+  const OwnerRecord* old = owner_of(cell);
+  if (old && old->manifest == next.manifest) return;
+  const RestoreObject& o = *std::max_element(next.manifest.objects.begin(), next.manifest.objects.end(),
+                                             [](auto& a, auto& b) { return a.max < b.max; });
+  const Object* object = bucket_.find(ltx_key(cell, o.epoch, o.level, o.min, o.max));
+  if (!object) return;
+  Result<LtxFile> file = decode_ltx(object->body.view());
+  if (file && file->info.page_count != next.manifest.page_count) {
+    verdict_.broken("manifest-of-another-size", cell,
+                    who + " names " + std::to_string(next.manifest.page_count) + " pages, the database has " +
+                        std::to_string(file->info.page_count));
+  }
 }
 
 void Audit::writing_node(const NodeId& node, const std::string& key, const Blob& body) {
@@ -139,7 +159,15 @@ void Audit::writing_node(const NodeId& node, const std::string& key, const Blob&
     }
   }
   if (next->journal.state >= JournalState::kRecovered) recovered_.insert(node);
+  Slot& mark = drained_[node];
+  mark = std::max(mark, next->journal.drained);
   nodes_[node] = std::move(*next);
+}
+
+// What was known of it holds all the same; a record made anew may begin below it.
+void Audit::lost(const NodeId& node) {
+  lost_.insert(node);
+  nodes_.erase(node);
 }
 
 bool Audit::covered(const Part& part) const {
@@ -232,12 +260,15 @@ void Audit::removed(const std::string& key) {
   }
   if (auto slot = parse_journal_key(key)) {
     auto it = nodes_.find(slot->node);
-    if (journals_[slot->node].fences.contains(slot->slot)) return verdict_.broken("fence-deleted", {}, key);
+    // One at or below a mark stands where a drained slot was, and ends nothing: a walk without the record met the
+    // hole. A delete of that slot that comes late may take it.
+    bool ends = slot->slot > drained_[slot->node];
+    if (ends && journals_[slot->node].fences.contains(slot->slot)) return verdict_.broken("fence-deleted", {}, key);
     // Once recovered or left, for ever: a restart that finds the record forgotten recovers it once more,
     // and a late delete of one of its slots may hit the fence of that.
     if (it == nodes_.end() || recovered_.contains(slot->node)) return;
-    if (slot->slot > it->second.journal.drained) {
-      verdict_.broken("undrained-slot-deleted", {}, key + ", drained to slot " + text(it->second.journal.drained));
+    if (slot->slot > drained_[slot->node]) {
+      verdict_.broken("undrained-slot-deleted", {}, key + ", drained to slot " + text(drained_[slot->node]));
     }
     return;
   }

@@ -20,9 +20,11 @@ class Audit final : public BucketAudit {
 
   void writing(const std::string& key, const Blob& body) override;
   void removed(const std::string& key) override;
+  void lost(const NodeId& node) override;
 
   Leftovers leftovers() const override;
   bool fenced(const NodeId& node) const override;
+  bool was_lost(const NodeId& node) const override { return lost_.contains(node); }
 
  private:
   struct Part {
@@ -38,6 +40,7 @@ class Audit final : public BucketAudit {
     Slot frontier;  // up to here without a hole
   };
   void writing_owner(const CellId& cell, const std::string& key, const Blob& body);
+  void check_size(const CellId& cell, const std::string& who, const OwnerRecord& next);
   void writing_node(const NodeId& node, const std::string& key, const Blob& body);
   void writing_slot(const NodeId& node, Slot slot, const std::string& key, const Blob& body);
   void writing_ltx(const LtxName& name, const std::string& key, const Blob& body);
@@ -53,6 +56,8 @@ class Audit final : public BucketAudit {
   std::map<CellId, OwnerRecord> owners_;
   std::map<NodeId, NodeRecord> nodes_;
   std::set<NodeId> recovered_;  // once; a late create may bring such a record back
+  std::set<NodeId> lost_;
+  std::map<NodeId, Slot> drained_;  // the highest mark that a record of the node ever had
   std::map<NodeId, Journal> journals_;
   // Where a commit is: the newest slot that its last part was seen in.
   std::map<std::tuple<CellId, Epoch, Txid>, std::pair<NodeId, Slot>> placed_;

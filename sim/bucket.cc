@@ -47,6 +47,15 @@ void Bucket::remove(const std::string& key) {
   if (audit_) audit_->removed(key);
 }
 
+bool Bucket::lose_record(const NodeId& node) {
+  std::string key = lease_key(node);
+  if (objects_.erase(key) == 0) return false;
+  world_.trace().mix(key);
+  verdict_.note(node.value, "", "its record is deleted by hand");
+  if (audit_) audit_->lost(node);
+  return true;
+}
+
 ListPage Bucket::list(const ListRequest& request, size_t page_max) const {
   ListRequest cut = request;
   cut.keys_max = static_cast<uint32_t>(std::min<size_t>(request.keys_max, page_max));

@@ -32,6 +32,8 @@ class BucketAudit {
   virtual void writing(const std::string& key, const Blob& body) = 0;
   // After it has gone.
   virtual void removed(const std::string& key) = 0;
+  // The same, of a node's record and by hand.
+  virtual void lost(const NodeId& node) = 0;
 
   // What nobody needs any more, when nothing is owned and all nodes have shut down.
   struct Leftovers {
@@ -47,6 +49,8 @@ class BucketAudit {
 
   // Whether a fence stands in the journal of the node.
   virtual bool fenced(const NodeId& node) const = 0;
+  // Whether the record of the node was ever lost.
+  virtual bool was_lost(const NodeId& node) const = 0;
 };
 
 class Bucket;
@@ -65,6 +69,8 @@ class Bucket {
   SwapResult put_if(const std::string& key, const Blob& body, const Condition& condition);
   Version put(const std::string& key, const Blob& body);
   void remove(const std::string& key);
+  // Somebody deletes the record of a node. False when there is none.
+  bool lose_record(const NodeId& node);
   ListPage list(const ListRequest& request, size_t page_max) const;
   const std::map<std::string, Object>& objects() const { return objects_; }
   const Object* find(const std::string& key) const;

@@ -46,13 +46,14 @@ StateRef Model::committed(const CellId& cell, const NodeId& node, Epoch epoch, S
     next->pages = parent->pages;
     next->sum = parent->sum;
     next->alarm = parent->alarm;
+    next->alarm_by = parent->alarm_by;
     next->txid = parent->txid;
   }
   next->txid = next->txid.next();
   next->epoch = epoch;
   next->op = op;
   next->content = content;
-  if (alarm) next->alarm = alarm->at;
+  if (alarm) next->alarm = alarm->at, next->alarm_by = node;
   for (size_t i = page_count; i < next->pages.size(); ++i) {
     next->sum ^= sum_of(static_cast<Pgno>(i + 1), next->pages[i]);
   }

@@ -34,6 +34,7 @@ struct State {
   std::vector<PageRef> pages;  // by number, from 1; null = zeros
   uint64_t sum = 0;            // over the pages that are not zeros
   std::optional<WallMs> alarm;
+  NodeId alarm_by;  // the node of the commit that changed it last
   Content content;
 };
 using StateRef = std::shared_ptr<const State>;  // null: the empty database

@@ -89,6 +89,7 @@ SimNode::SimNode(Stage& stage, uint64_t number, CoreOptions options, int64_t ske
              stage.seed) {
   world_.set_skew(skew_ms);
   world_.set_drift(drift_ppm);
+  world_.set_lateness(ms(stage.settings.clocks_late_ms));
   lease_.applied = [this, own = lease_key(options_.node)](const std::string& key, const Blob&, MonoTime sent) {
     if (key == own) lease_bound_ = std::max(lease_bound_, sent + options_.lease_ttl);
   };
@@ -447,7 +448,10 @@ void SimNode::on_proven(std::span<const Proven> proven) {
   for (const Proven& p : proven) {
     auto it = gates_.find(p.cell);
     if (it == gates_.end() || it->second.epoch != p.epoch) continue;
-    if (!authority()) return;
+    if (!authority()) {
+      return stage_.verdict.broken("proven-without-authority", p.cell,
+                                   "node " + id().value + ": TXID " + std::to_string(p.txid.value));
+    }
     Gate& gate = it->second;
     StateRef newest;
     while (!gate.unproven.empty() && gate.unproven.begin()->first <= p.txid) {
@@ -593,6 +597,21 @@ void SimNode::release(const CellId& cell) {
     it->second->storage.reset();
     start(run_release(cell));
   });
+}
+
+void SimNode::release_asleep(const CellId& cell) {
+  world_.post([this, cell] {
+    if (!up_ || cells_.contains(cell) || stopping_ || !core_->owns(cell)) return;
+    stage_.verdict.note(id().value, cell.value, "is being released in its sleep");
+    start(run_release_asleep(cell));
+  });
+}
+
+// The cell may be wanted again meanwhile: then the core makes the activation wait.
+Task<void> SimNode::run_release_asleep(CellId cell) {
+  Result<void> released = co_await core_->release(cell);
+  stage_.verdict.note(id().value, cell.value,
+                      released ? "is released" : "is not released: " + released.error().message);
 }
 
 Task<void> SimNode::run_release(CellId cell) {

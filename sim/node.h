@@ -50,6 +50,8 @@ class SimNode final : public CoreHost {
   // From the outside: the life of the cells.
   void hibernate(const CellId& cell);
   void release(const CellId& cell);
+  // From the outside: of a cell that sleeps, if the node owns it.
+  void release_asleep(const CellId& cell);
   void shut_down(Duration patience);
   // Checks what must hold of a node at any time; from the outside, often.
   void look();
@@ -109,6 +111,7 @@ class SimNode final : public CoreHost {
   bool authority();
   void check_pages(Resident& r);
   Task<void> run_release(CellId cell);
+  Task<void> run_release_asleep(CellId cell);
   Task<void> run_shut_down(Duration patience);
   Task<void> run_boot();
 

@@ -112,6 +112,7 @@ TimerId NodeWorld::call_at(MonoTime at, Callback callback) {
     __int128 scaled = static_cast<__int128>(ours.count()) * kMillion;
     ours = Duration(static_cast<int64_t>((scaled + kMillion + drift_ppm_ - 1) / (kMillion + drift_ppm_)));
   }
+  if (late_max_ > Duration(0)) ours += lateness_.between(Duration(0), late_max_);
   return root_.schedule(born_ + ours, this, std::move(callback));
 }
 

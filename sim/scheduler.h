@@ -76,7 +76,11 @@ class Scheduler final : public World {
 class NodeWorld final : public World {
  public:
   NodeWorld(Scheduler& root, uint64_t id, uint64_t seed)
-      : root_(root), id_(id), random_(seed, "node " + std::to_string(id)), born_(root.now()) {}
+      : root_(root),
+        id_(id),
+        random_(seed, "node " + std::to_string(id)),
+        lateness_(seed, "lateness " + std::to_string(id)),
+        born_(root.now()) {}
 
   MonoTime now() override;
   WallMs wall_now() override { return WallMs{root_.wall_now().value + skew_ms_}; }
@@ -93,6 +97,9 @@ class NodeWorld final : public World {
   void set_skew(int64_t ms) { skew_ms_ = ms; }
   // The monotonic clock runs so much too fast, in millionths. Before the first use only.
   void set_drift(int64_t ppm) { drift_ppm_ = ppm; }
+
+  // Timers run up to so much later than they were set for. At most 100 ms, or requests go unanswered.
+  void set_lateness(Duration most) { late_max_ = most; }
 
   // What would run before `until` runs then, in order: SIGSTOP and SIGCONT.
   void freeze_until(MonoTime until) { frozen_until_ = std::max(frozen_until_, until); }
@@ -114,9 +121,11 @@ class NodeWorld final : public World {
   Scheduler& root_;
   const uint64_t id_;
   Rng random_;
+  Rng lateness_;
   MonoTime born_;
   int64_t skew_ms_ = 0;
   int64_t drift_ppm_ = 0;
+  Duration late_max_{0};
   MonoTime frozen_until_;
   bool killed_ = false;
   uint64_t crash_in_ = 0;

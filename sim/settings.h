@@ -43,11 +43,14 @@ namespace celld::sim {
   X(life, keep_disk, 0.5, 0.5)    /* chance that a restart holds the lock of its predecessor */ \
   X(life, down_s, 4, 4)           /* at most */                                                 \
   X(life, never_back, 0, 0)       /* chance that a place stays empty */                         \
+  X(life, release_asleep, 0.15, 0.15) /* rate, for cells that a node owns and does not run */      \
+  X(life, lose_record, 0, 0)      /* rate at which somebody deletes a node's record by hand */  \
   X(life, freeze, 0, 0)                                                                         \
   X(life, freeze_s, 8, 8)      /* at most */                                                    \
   X(clocks, skew_ms, 0, 0)     /* of the wall clock, either way */                              \
   X(clocks, jump, 0, 0)        /* rate at which it jumps within the skew */                     \
   X(clocks, drift_ppm, 0, 0)   /* of the monotonic clock, either way */                         \
+  X(clocks, late_ms, 0, 0)     /* timers run so much late, at most: a loop that is busy */      \
   X(faults, latency_ms, 6, 40) /* one way, at most */                                           \
   X(faults, lost_request, 0, 0)                                                                 \
   X(faults, lost_reply, 0, 0)                                                                   \
@@ -66,6 +69,8 @@ namespace celld::sim {
   X(faults, burst, 0, 0)           /* rate of bursts in which the store fails for all */        \
   X(faults, burst_s, 5, 5)                                                                      \
   X(faults, cut, 0, 0) /* rate of partitions of a node from the store */                        \
+  X(faults, cut_data, 1, 1)       /* chance that it takes the data */                           \
+  X(faults, cut_lease, 0.5, 0.5)  /* chance that it takes the lease */                          \
   X(faults, cut_s, 5, 5)                                                                        \
   X(faults, client_lost, 0, 0)       /* requests and replies of clients */                      \
   X(knobs, activation_ms, 300, 8000) /* patience of a node for an owner elsewhere */            \

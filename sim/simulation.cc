@@ -62,6 +62,7 @@ class Simulation {
     while (sound() && world_.now() < end) {
       run_for(kTick);
       disturb();
+      meddle();
       for (Place& place : places_) act(place);
     }
     if (sound()) settle();
@@ -147,6 +148,13 @@ class Simulation {
     }
   }
 
+  // Somebody who deletes what must not be deleted: of a node that lives or of one that is long dead.
+  void meddle() {
+    if (!happens(set_.life_lose_record)) return;
+    size_t among = std::min(nodes_.size(), 2 * places_.size());
+    records_lost_ += stage_->bucket.lose_record(nodes_[nodes_.size() - 1 - chance_.below(among)]->id());
+  }
+
   void act(Place& place) {
     SimNode& node = *place.node;
     if (node.world().killed()) {
@@ -171,11 +179,12 @@ class Simulation {
       node.world().freeze_until(world_.now() + d);
     }
     if (happens(set_.faults_cut)) {
-      bool both = chance_.chance(0.5);
+      bool lease = chance_.chance(set_.faults_cut_lease), data = !lease || chance_.chance(set_.faults_cut_data);
       SimNode* cut = &node;
-      node.data().cut_off = true;
-      node.lease().cut_off = both;
-      stage_->verdict.note(node.id().value, "", both ? "cut off from the store" : "data cut off from the store");
+      node.data().cut_off = data;
+      node.lease().cut_off = lease;
+      stage_->verdict.note(node.id().value, "",
+                           std::string(lease && data ? "" : lease ? "lease " : "data ") + "cut off from the store");
       world_.call_in(chance_.between(ms(10), s(set_.faults_cut_s)),
                      [cut] { cut->data().cut_off = cut->lease().cut_off = false; });
     }
@@ -186,6 +195,9 @@ class Simulation {
     }
     if (!node.up()) return;
     if (happens(set_.life_shutdown)) return node.shut_down(chance_.between(s(1), s(15)));
+    for (const CellId& cell : cells_) {
+      if (happens(set_.life_release_asleep) && node.core().owns(cell)) node.release_asleep(cell);
+    }
     for (const CellId& cell : node.residents()) {
       if (happens(set_.life_hibernate)) {
         node.hibernate(cell);
@@ -349,7 +361,9 @@ class Simulation {
         }
       }
       StateRef found = stage_->model.found(cells_[i]);
-      if (found && found->alarm && *found->alarm <= settled) {
+      // With the record goes what tells of a node that was never drained: docs/guarantees.md.
+      bool told = found && !stage_->audit->was_lost(found->alarm_by);
+      if (told && found->alarm && *found->alarm <= settled) {
         stage_->verdict.broken("alarm-lost", cells_[i],
                                "due for " + std::to_string(settled.value - found->alarm->value) + " ms, never fired");
       }
@@ -401,7 +415,8 @@ class Simulation {
   void check_leftovers() {
     BucketAudit::Leftovers left = stage_->audit->leftovers();
     const auto& f = stage_->weather.injected;
-    uint64_t strays = f[5] + f[6] + f[7];  // requests that came after the fact
+    // Requests that came after the fact, and what every node makes of a record that is gone.
+    uint64_t strays = f[5] + f[6] + f[7] + static_cast<uint64_t>(set_.world_nodes) * records_lost_;
     // Deletions that wait for the end of the retention window end with their node, also in good order.
     uint64_t mishaps = nodes_started_ + strays;
     auto bound = [&](const char* what, uint64_t found, uint64_t most) {
@@ -415,7 +430,8 @@ class Simulation {
     // Who recovers a journal that a colleague has just finished may meet a hole below the fence, and close it.
     bound("fences", left.fences, nodes_started_ * static_cast<uint64_t>(set_.world_nodes) + strays);
     bound("node records", left.node_records, nodes_started_);
-    bound("LTX objects", left.ltx, 24 * mishaps);
+    // Some of each cell that a node owned when it ended.
+    bound("LTX objects", left.ltx, 24 * mishaps + 4 * nodes_started_ * cells_.size());
     bound("alarm index shards", left.index_shards, 2 * mishaps);
     bound("entries of alarms", left.unowned_alarms, 8 * mishaps + 8);
   }
@@ -451,6 +467,7 @@ class Simulation {
   std::map<CellId, size_t> owner_;  // where a request was answered last
   std::vector<std::unique_ptr<SimNode>> nodes_;
   uint64_t nodes_started_ = 0;
+  uint64_t records_lost_ = 0;
   bool calm_ = false;
 };
 

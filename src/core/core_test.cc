@@ -47,6 +47,57 @@ TEST(Core, a_write_is_acknowledged_and_survives_kill_and_wipe) {
   fleet.shut_down(b);
 }
 
+// A caller that joins an activation after the release was asked for must not be given the cell that is about to go:
+// its next commit would be one of a cell in release.
+TEST(Core, a_cell_that_is_to_be_released_is_not_given_to_who_asks_meanwhile) {
+  Fleet fleet(33);
+  FleetNode& a = fleet.started("a");
+  ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
+  a.write(kCell, 2, 8);
+  ASSERT_TRUE(fleet.settle_writes(a));
+  ASSERT_TRUE(fleet.run(a.give_up(kCell)));
+  ASSERT_FALSE(fleet.run(a.wake(kCell, milliseconds(1))));  // goes on without its caller
+  std::optional<bool> released, woken;
+  auto release = [](FleetNode* n, std::optional<bool>* out) -> Task<void> {
+    Result<void> done = co_await n->core->release(kCell);
+    out->emplace(done.has_value());
+  };
+  auto wake = [](FleetNode* n, std::optional<bool>* out) -> Task<void> {
+    Result<void> done = co_await n->wake(kCell, seconds(20));
+    if (done) n->write(kCell, 1, 8);
+    out->emplace(done.has_value());
+  };
+  start(release(&a, &released));
+  start(wake(&a, &woken));
+  ASSERT_TRUE(fleet.world.run_until([&] { return woken && released; }, seconds(30)));
+  EXPECT_TRUE(*woken);
+  ASSERT_TRUE(fleet.settle_writes(a));
+  EXPECT_EQ(a.core->proven(kCell), Txid(2));
+  EXPECT_TRUE(a.core->owns(kCell));
+  fleet.shut_down(a);
+}
+
+TEST(Core, a_release_after_a_takeover_names_the_size_that_the_database_has_now) {
+  Fleet fleet(34);
+  FleetNode& a = fleet.started("a");
+  ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
+  a.write(kCell, 1, 1);
+  ASSERT_TRUE(fleet.settle_writes(a));
+  ASSERT_TRUE(fleet.run(a.give_up(kCell)));
+  uint32_t before = owner_of(fleet, kCell).manifest.page_count;
+  ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
+  while (a.cells.at(kCell).state->page_count == before) a.write(kCell, 4, 40);
+  ASSERT_TRUE(fleet.settle_writes(a));
+  a.kill();
+  FleetNode& b = fleet.started("b");
+  ASSERT_TRUE(fleet.run(b.wake(kCell, seconds(30))));
+  uint32_t now = b.cells.at(kCell).state->page_count;
+  ASSERT_NE(now, before);
+  ASSERT_TRUE(fleet.run(b.give_up(kCell)));
+  EXPECT_EQ(owner_of(fleet, kCell).manifest.page_count, now);
+  fleet.shut_down(b);
+}
+
 TEST(Core, one_acknowledged_write_costs_one_round_trip_and_writers_share_slots) {
   Fleet fleet(2);
   FleetNode& a = fleet.started("a");

@@ -118,7 +118,7 @@ Task<Result<void>> Drainer::cycle() {
   if (alarms_.dirty() && !MUTANT("forget-the-alarm-index")) CO_TRY(co_await alarms_.checkpoint(through, never));
   if (through > lease_.drained()) {
     CO_TRY(co_await lease_.advance_drained(through));
-  } else if (alarms_.awaits_confirmation()) {
+  } else if (alarms_.awaits_confirmation() && !MUTANT("index-counts-at-once")) {
     CO_TRY(co_await lease_.confirm());
   }
   if (alarms_.awaits_confirmation()) co_await alarms_.confirm(never);
@@ -248,8 +248,11 @@ Task<void> Drainer::compact(CellId id) {
 
 Task<Result<void>> Drainer::merge_tail(OwnedCell* cell, std::vector<RestoreObject> run) {
   Deadline deadline = world_.deadline_in(std::chrono::minutes(5));
+  std::vector<RestoreObject> inputs = run;
+  if (MUTANT("drop-an-input-of-a-compaction")) inputs.pop_back();
   CO_TRY_ASSIGN(LtxFile file,
-                co_await fetch_merged(bucket_, cell->id, run, Urgency::kBackground, deadline));
+                co_await fetch_merged(bucket_, cell->id, std::move(inputs), Urgency::kBackground, deadline));
+  if (MUTANT("drop-an-input-of-a-compaction")) file.info.max = run.back().max;
   RestoreObject merged{cell->epoch, kMergedLevel, file.info.min, file.info.max, 0};
   std::string key = ltx_key(cell->id, merged.epoch, merged.level, merged.min, merged.max);
   if (MUTANT("drop-a-page-of-a-compaction") && file.pages.size() > 1) file.pages.pop_back();

@@ -70,52 +70,57 @@ void Ownership::committed(const Commit& commit) {
 }
 
 Task<Result<Activation>> Ownership::activate(CellId cell, Deadline deadline) {
-  std::shared_ptr<Pending> pending;
-  if (auto it = pending_.find(cell); it != pending_.end()) {
-    pending = it->second;
-    if (pending->result) {
-      pending_.erase(cell);
-      OwnedCell* owned = find(cell);
-      if (owned && !owned->releasing && *pending->result && (*pending->result)->epoch == owned->epoch) {
-        COVERAGE_MARK("image-found-by-the-next-caller");
-        co_return std::move(*pending->result);
+  for (;;) {
+    std::shared_ptr<Pending> pending;
+    if (auto it = pending_.find(cell); it != pending_.end()) {
+      pending = it->second;
+      if (pending->result) {
+        pending_.erase(cell);
+        OwnedCell* owned = find(cell);
+        if (owned && !being_released(cell) && *pending->result && (*pending->result)->epoch == owned->epoch) {
+          COVERAGE_MARK("image-found-by-the-next-caller");
+          co_return std::move(*pending->result);
+        }
+        pending = nullptr;
       }
-      pending = nullptr;
     }
-  }
-  if (!pending) {
-    pending = std::make_shared<Pending>(world_);
-    pending->until = deadline;
-    pending_[cell] = pending;
-    tasks_.spawn(run_activation(cell, pending));
-  }
-  pending->until.at = std::max(pending->until.at, deadline.at);
-  ++pending->waiters;
-  while (!pending->result) {
-    bool notified = co_await pending->done.wait_until(deadline);
-    if (!notified && !pending->result) {
-      --pending->waiters;
-      Error e = Error::deadline(cell.value + ": activation goes on");
-      co_return fail(std::move(e));
+    if (!pending) {
+      pending = std::make_shared<Pending>(world_);
+      pending->until = deadline;
+      pending_[cell] = pending;
+      tasks_.spawn(run_activation(cell, pending));
     }
+    pending->until.at = std::max(pending->until.at, deadline.at);
+    ++pending->waiters;
+    while (!pending->result) {
+      bool notified = co_await pending->done.wait_until(deadline);
+      if (!notified && !pending->result) {
+        --pending->waiters;
+        Error e = Error::deadline(cell.value + ": activation goes on");
+        co_return fail(std::move(e));
+      }
+    }
+    --pending->waiters;
+    // A release that was asked for meanwhile has waited for this activation, and takes the cell now.
+    bool given_up = *pending->result && being_released(cell) && !lease_.lost();
+    if (!given_up) co_return *pending->result;
+    COVERAGE_MARK("activation-overtaken-by-a-release");
   }
-  --pending->waiters;
-  co_return *pending->result;
 }
 
 Task<void> Ownership::run_activation(CellId cell, std::shared_ptr<Pending> pending) {
   std::optional<Result<LtxFile>> fetched;
   std::optional<Result<Activation>> result;
   // A release under way ends first, whichever way.
-  while (!lease_.lost()) {
-    OwnedCell* owned = find(cell);
-    if (!owned || !owned->releasing) break;
+  pending->after_release = true;
+  while (!lease_.lost() && being_released(cell)) {
     COVERAGE_MARK("activation-waits-for-a-release");
     bool notified = co_await progress_.wait_until(pending->until);
     if (!notified && world_.now() >= pending->until.at) break;
   }
+  pending->after_release = false;
   OwnedCell* owned = find(cell);
-  if (owned && owned->releasing) {
+  if (being_released(cell)) {
     result = fail(Error::unavailable(cell.value + ": its release is not settled yet"));
   } else if (owned) {
     result = co_await restore(cell, std::move(fetched));
@@ -182,7 +187,8 @@ Task<Result<Ownership::Claimed>> Ownership::claim_as(CellId cell, Origin origin,
   owned->manifest = std::move(next.manifest);
   owned->last = owned->proven = chain.plan.max;
   owned->first = chain.plan.max.next();
-  owned->page_count = owned->manifest.page_count;
+  // What a takeover found above the manifest tells its size only when it is restored.
+  owned->page_count = chain.plan.max == owned->manifest.txid ? owned->manifest.page_count : 0;
   owned->chain = std::move(chain.plan.objects);
   owned->garbage = std::move(chain.unused);
   CHECK(!cells_.contains(cell)) << cell;
@@ -236,6 +242,10 @@ Task<Result<void>> Ownership::claim(CellId cell, std::shared_ptr<Pending> pendin
       Result<RestorePlan> plan = plan_restore(current.manifest.objects);
       if (!plan) co_return fail(plan.error().at(key));
       chain.plan = std::move(*plan);
+      if (MUTANT("restore-an-older-manifest") && chain.plan.objects.size() > 1) {
+        chain.plan.objects.pop_back();
+        chain.plan.max = current.manifest.txid = chain.plan.objects.back().max;
+      }
       if (chain.plan.max != current.manifest.txid) {
         Error e = Error::corrupt(key + ": the manifest's objects end at TXID " +
                                  std::to_string(chain.plan.max.value) + ", not " +
@@ -434,14 +444,26 @@ Task<Result<void>> Ownership::checkpoint(OwnedCell* cell, std::vector<RestoreObj
 }
 
 Task<Result<void>> Ownership::release(CellId cell) {
+  ++releases_[cell];
+  Result<void> released = co_await give_up(cell);
+  auto it = releases_.find(cell);
+  if (--it->second == 0) releases_.erase(it);
+  progress_.notify_all();
+  co_return released;
+}
+
+Task<Result<void>> Ownership::give_up(CellId cell) {
   // An activation under way makes it ours first.
   while (!lease_.lost()) {
     auto it = pending_.find(cell);
-    if (it == pending_.end() || it->second->result) break;
+    if (it == pending_.end() || it->second->after_release) break;
+    if (it->second->result) {
+      pending_.erase(it);
+      break;
+    }
     std::shared_ptr<Pending> pending = it->second;
     co_await pending->done.wait();
   }
-  pending_.erase(cell);
   OwnedCell* owned = find(cell);
   if (owned && owned->releasing) {
     while (find(cell) == owned && !lease_.lost()) co_await progress_.wait();

@@ -71,6 +71,7 @@ class Ownership {
     Signal done;
     Deadline until;  // the latest deadline of those who wait
     unsigned waiters = 0;
+    bool after_release = false;  // begins when the release under way has ended
     std::optional<Result<Activation>> result;
   };
 
@@ -87,6 +88,9 @@ class Ownership {
   Task<Result<Claimed>> claim_as(CellId cell, Origin origin, OwnerRecord current,
                                  Condition condition, Chain chain, Deadline deadline);
   Task<Result<Activation>> restore(CellId cell, std::optional<Result<LtxFile>> fetched);
+  Task<Result<void>> give_up(CellId cell);
+  // Whether a release was asked for that has not ended. Nobody gets the cell before that.
+  bool being_released(const CellId& cell) const { return releases_.contains(cell); }
   Error lost_error(const CellId& cell) const;
 
   World& world_;
@@ -99,6 +103,7 @@ class Ownership {
   std::function<void()> request_drain_;
   std::unordered_map<CellId, std::unique_ptr<OwnedCell>> cells_;
   std::unordered_map<CellId, std::shared_ptr<Pending>> pending_;
+  std::unordered_map<CellId, unsigned> releases_;  // asked for, not ended; how many
   size_t claims_unsettled_ = 0;  // sent, and not definite
   bool claims_stopped_ = false;
   Signal progress_;

@@ -110,6 +110,7 @@ Task<Result<void>> Recoverer::recover_alone(NodeId node, Deadline deadline) {
     CO_TRY_ASSIGN(PeerState state, co_await look(node, deadline));
     if (state.kind == PeerState::kRecovered) co_return Result<void>{};
 
+    if (state.kind == PeerState::kMissing && MUTANT("take-a-missing-record-for-recovered")) co_return Result<void>{};
     if (state.kind == PeerState::kMissing) {
       // Step 1 without a record. The node renews by a swap, so from here on it cannot, and can never
       // again publish a higher mark. Whatever the outcome: look again.
@@ -150,7 +151,7 @@ Task<Result<void>> Recoverer::recover_alone(NodeId node, Deadline deadline) {
 Task<Result<bool>> Recoverer::recover_fenced(PeerState state, Deadline deadline) {
   const NodeId node = state.record.node;
   const bool lost = state.record.journal.lost;
-  Slot drained = state.record.journal.drained;
+  Slot drained = MUTANT("recover-from-a-stale-mark") ? Slot() : state.record.journal.drained;
   if (lost) {
     CO_TRY_ASSIGN(Slot mark, co_await newest_mark(node, deadline));
     drained = std::max(drained, mark);
@@ -159,7 +160,7 @@ Task<Result<bool>> Recoverer::recover_fenced(PeerState state, Deadline deadline)
   CO_TRY_ASSIGN(Fence found, co_await fence_journal(node, drained, deadline));
   // A hole may also be a slot that the node has drained and deleted, if `drained` is not its last mark.
   // Then a slot with a mark at or above the hole was there before that deletion, and one is there now.
-  while (lost || found.more) {
+  while ((lost || found.more) && !MUTANT("take-any-hole-for-the-end") && !MUTANT("recover-from-a-stale-mark")) {
     CO_TRY_ASSIGN(Slot mark, co_await newest_mark(node, deadline));
     if (mark < found.slot) break;
     drained = mark;
