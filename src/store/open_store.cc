@@ -22,7 +22,9 @@ Result<std::unique_ptr<ObjectStore>> open_directory(World& world, std::string_vi
   }
   while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
   if (path == "/") return fail(Error::invalid("the root directory cannot be a bucket"));
-  return FileStore::open(world, std::string(path), options.file);
+  FileStore::Options file = options.file;
+  file.share = true;
+  return FileStore::open(world, std::string(path), file);
 }
 
 // "prefix/" or "" from what follows the bucket's name.

@@ -122,6 +122,18 @@ class SimStore final : public ObjectStore {
     };
     return call<Result<void>>("remove", key, deadline, act, kFailed<void>);
   }
+  Task<std::vector<Result<void>>> remove_many(std::vector<std::string> keys, Deadline deadline) override {
+    using Outcomes = std::vector<Result<void>>;
+    const std::string first = keys.front();
+    const size_t count = keys.size();
+    auto act = [this, keys = std::move(keys)] {
+      for (const std::string& key : keys) bucket_.remove(key);
+      return Outcomes(keys.size());
+    };
+    return call<Outcomes>("remove", first, deadline, act, [count](Error e) {
+      return Outcomes(count, Result<void>(std::unexpected(std::move(e))));
+    });
+  }
   Task<Result<ListPage>> list(ListRequest request, Deadline deadline) override {
     auto act = [this, request]() -> Result<ListPage> { return bucket_.list(request); };
     return call<Result<ListPage>>("list", request.prefix, deadline, act, kFailed<ListPage>);
