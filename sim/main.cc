@@ -121,7 +121,7 @@ std::string command_of(const Job& job) {
   std::string out = "sim/run --seed " + std::to_string(job.seed) + " --scenario " + job.scenario->name();
   for (const auto& [name, value] : job.overrides) {
     char text[64];
-    std::snprintf(text, sizeof text, "%.10g", value);
+    std::snprintf(text, sizeof text, "%.17g", value);  // exactly what ran
     out += " --set " + name + "=" + text;
   }
   if (!job.mutant.empty()) out += " --mutant " + job.mutant;
