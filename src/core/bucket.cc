@@ -130,7 +130,7 @@ Task<Settled> Bucket::settle(std::string key, Blob body, Condition condition, De
   Backoff backoff(world_, kBackoffBase, kBackoffCap);
   Settled out;
   out.error = Error::unavailable(key + ": conditional write not settled");
-  bool put_off_look = false;  // after the attempt before
+  PutOffLook put_off_look;
   for (;;) {
     if (stopped_()) {
       out.error = stopped_error(key);
@@ -143,6 +143,7 @@ Task<Settled> Bucket::settle(std::string key, Blob body, Condition condition, De
       co_return out;
     }
     bool ambiguous = swap.outcome == SwapOutcome::kAmbiguous;
+    const bool again = put_off_look.after(swap);
     if (ambiguous) {
       out.error = std::move(swap.error);
       if (failed) (*failed)(out.error);
@@ -156,14 +157,13 @@ Task<Settled> Bucket::settle(std::string key, Blob body, Condition condition, De
       out.kind = Settled::kRejected;
       co_return out;
     }
-    if (ambiguous && asks_for_pause(out.error) && !put_off_look) {
-      put_off_look = true;
+    if (again) {
+      COVERAGE_MARK("throttled-write-repeated");
       Duration wait = backoff.next();
       if (world_.now() + wait >= deadline.at) co_return out;
       co_await sleep_for(world_, wait);
       continue;
     }
-    put_off_look = false;
     // Refused: perhaps by an earlier attempt of our own. Ambiguous: perhaps applied.
     Deadline look = deadline.sooner(world_.now() + request_timeout_ + transfer_time(body.size()));
     Result<StoredObject> now_there = co_await get(key, look, body.size());

@@ -43,10 +43,25 @@ struct Settled {
   Error error;
 };
 
-// Whether the store is throttling. It has most likely not done what was asked, so the same request
-// again comes before a look at what became of it: where every other request is refused, looks and
-// requests by turns would never get one done. Only once, then a look decides.
+// Whether the store is throttling.
 inline bool asks_for_pause(const Error& error) { return error.retry_after_ms != 0; }
+
+// When a conditional write without an outcome is made again before anybody looks what became of
+// it. A store that throttles has most likely done nothing, and a look is throttled as well: then
+// the same bytes under the same condition are sent again, which can do no harm. After kMax in a
+// row a look decides.
+class PutOffLook {
+ public:
+  static constexpr unsigned kMax = 8;
+  bool after(const SwapResult& swap) {
+    const bool throttled = swap.outcome == SwapOutcome::kAmbiguous && asks_for_pause(swap.error);
+    in_a_row_ = throttled && in_a_row_ < kMax ? in_a_row_ + 1 : 0;
+    return in_a_row_ > 0;
+  }
+
+ private:
+  unsigned in_a_row_ = 0;
+};
 
 // Hears of every attempt that did not bring a conditional write to its end.
 using AttemptFailed = std::move_only_function<void(const Error&)>;

@@ -82,6 +82,34 @@ TEST_F(BucketTest, a_store_that_refuses_every_other_request_gets_a_write_done_wi
   EXPECT_EQ(s.version, fleet.bucket.get("l")->version);
 }
 
+// Answers 503 to every write although each has its effect: it must not be asked for ever.
+TEST_F(BucketTest, a_write_that_is_always_throttled_is_looked_at_in_the_end) {
+  struct AlwaysThrottling final : ObjectStore {
+    explicit AlwaysThrottling(ObjectStore& i) : inner(i) {}
+    ObjectStore& inner;
+    unsigned puts = 0;
+    Task<Result<StoredObject>> get(std::string key, Deadline deadline) override {
+      co_return co_await inner.get(std::move(key), deadline);
+    }
+    Task<Result<StoredObject>> get_range(std::string, ByteRange, Deadline) override { co_return fail(Error()); }
+    Task<SwapResult> put_if(std::string key, Blob body, Condition condition, Deadline deadline) override {
+      ++puts;
+      co_await inner.put_if(std::move(key), std::move(body), std::move(condition), deadline);
+      Error error = Error::unavailable("503 SlowDown");
+      error.retry_after_ms = 1;
+      co_return SwapResult::ambiguous(std::move(error));
+    }
+    Task<Result<Version>> put(std::string, Blob, Deadline) override { co_return fail(Error()); }
+    Task<Result<void>> remove(std::string, Deadline) override { co_return fail(Error()); }
+    Task<Result<ListPage>> list(ListRequest, Deadline) override { co_return fail(Error()); }
+    std::string describe() const override { return "always throttling"; }
+  } throttling(store);
+  Bucket throttled{node, throttling, seconds(2), [] { return false; }};
+  Settled s = fleet.run(throttled.settle("k", Blob("ours"), Condition::create(), node.deadline_in(seconds(60))));
+  EXPECT_EQ(s.kind, Settled::kApplied) << s.error.message;
+  EXPECT_EQ(throttling.puts, PutOffLook::kMax + 1);
+}
+
 TEST_F(BucketTest, a_rejection_shows_what_is_there_instead) {
   Version old = fleet.bucket.put("k", Blob("v1"));
   fleet.bucket.put("k", Blob("v2"));

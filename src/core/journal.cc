@@ -1,6 +1,7 @@
 #include "core/journal.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/marks.h"
 
@@ -9,6 +10,9 @@ namespace celld {
 namespace {
 
 constexpr size_t kDeletesTogether = 256;
+// From one slot to the next when the store begins to throttle, and at most.
+constexpr Duration kPaceMin = std::chrono::milliseconds(100);
+constexpr Duration kPaceMax = std::chrono::milliseconds(500);
 
 size_t bytes_of(const Commit& commit) {
   return commit.pages.size() * kPageSize + sizeof(Commit) + commit.cell.value.size();
@@ -64,12 +68,18 @@ void Journal::pump_soon() {
 
 void Journal::pump() {
   while (!writer_.empty() && in_flight_ < in_flight_max_ && lease_.has_authority()) {
+    if (world_.now() < next_slot_at_) {
+      COVERAGE_MARK("journal-paced-by-throttling");
+      if (!std::exchange(pace_waits_, true)) tasks_.spawn(pump_at(next_slot_at_));
+      return;
+    }
     // Bounded memory: nothing is sent while too much waits for a drain, which drop_drained() ends.
     // What is packed can always be drained: a commit that is still open is not counted as packed.
     if (bytes_sent_ >= undrained_bytes_max_ && packed_ > 0) {
       COVERAGE_MARK("journal-waits-for-a-drain");
       return;
     }
+    next_slot_at_ = world_.now() + pace_;
     Slot drained = lease_.drained();
     SlotWriter::Sealed sealed = writer_.seal(drained);
     Sent sent;
@@ -95,6 +105,21 @@ void Journal::pump() {
   }
 }
 
+Task<void> Journal::pump_at(MonoTime due) {
+  co_await sleep_for(world_, due - world_.now());
+  pace_waits_ = false;
+  pump();
+}
+
+// A store that throttles gets fewer and fuller slots, one that does not what is there at once.
+void Journal::slot_done(bool throttled) {
+  if (throttled) {
+    pace_ = std::clamp(pace_ * 2, kPaceMin, kPaceMax);
+  } else {
+    pace_ = pace_ / 2 < kPaceMin ? Duration(0) : pace_ / 2;
+  }
+}
+
 Task<void> Journal::create_slot(SlotWriter::Draft draft) {
   Slot slot = draft.slot;
   size_t size = draft.bytes;
@@ -111,7 +136,11 @@ Task<void> Journal::create_slot(SlotWriter::Draft draft) {
   Condition condition = Condition::create();
   Deadline never = Deadline::never();  // ends with the lease
   Settled settled;
-  AttemptFailed failed = [this, began = world_.now()](const Error& e) { trouble_.failed(began, e.message); };
+  bool throttled = false;
+  AttemptFailed failed = [this, &throttled, began = world_.now()](const Error& e) {
+    throttled = throttled || asks_for_pause(e);
+    trouble_.failed(began, e.message);
+  };
   for (;;) {
     settled = co_await bucket_.settle(key, bytes, condition, never, &failed);
     if (settled.kind == Settled::kUnsettled) failed(settled.error);
@@ -121,6 +150,7 @@ Task<void> Journal::create_slot(SlotWriter::Draft draft) {
     co_await sleep_for(world_, pause);
   }
   --in_flight_;
+  slot_done(throttled);
   if (lease_.lost()) co_return;
   if (settled.kind == Settled::kRejected && !MUTANT("ignore-a-fence-in-the-way")) {
     COVERAGE_MARK("slot-lost-to-a-fence");

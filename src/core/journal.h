@@ -88,6 +88,8 @@ class Journal {
 
   void pump_soon();
   void pump();
+  Task<void> pump_at(MonoTime due);
+  void slot_done(bool throttled);
   Task<void> create_slot(SlotWriter::Draft draft);
   void advance();
   void fold(Held& held);
@@ -122,6 +124,10 @@ class Journal {
   size_t bytes_held_ = 0;
   size_t bytes_sent_ = 0;  // held and packed
   bool pump_posted_ = false;
+  // While the store throttles: the least time from one slot to the next, so that commits gather.
+  Duration pace_{0};
+  MonoTime next_slot_at_;
+  bool pace_waits_ = false;
 
   Slot marked_;  // the drained mark in the newest durable slot
   Slot deleted_;

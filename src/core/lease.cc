@@ -158,7 +158,7 @@ Deadline LeaseKeeper::attempt_deadline() const {
 
 Task<bool> LeaseKeeper::renew() {
   Backoff backoff(world_, ttl_ / 200, ttl_ / 20);
-  bool put_off_look = false;  // after the attempt before: see asks_for_pause
+  PutOffLook put_off_look;
   for (;;) {
     attempts_.push_back(next_attempt());
     Attempt attempt = attempts_.back();
@@ -180,8 +180,7 @@ Task<bool> LeaseKeeper::renew() {
     }
     if (swap.outcome == SwapOutcome::kAmbiguous) {
       last_trouble_ = swap.error.message;
-      if (asks_for_pause(swap.error) && !put_off_look) {
-        put_off_look = true;
+      if (put_off_look.after(swap)) {
         Deadline pause{world_.now() + backoff.next()};
         while (world_.now() < pause.at) {
           co_await wake_.wait_until(pause);
@@ -190,7 +189,6 @@ Task<bool> LeaseKeeper::renew() {
         continue;
       }
     }
-    put_off_look = false;
 
     // Refused or unknown: what is there decides. It may be any of our attempts.
     std::string read_key = key_;
