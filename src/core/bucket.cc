@@ -91,10 +91,15 @@ Task<Result<void>> Bucket::remove_left(std::vector<std::string>& left, Deadline 
 }
 
 Task<Result<void>> Bucket::remove_many(std::vector<std::string> keys, Deadline deadline) {
-  if (keys.empty()) co_return Result<void>{};
-  std::string first = keys.front();
-  auto attempt = [&] { return remove_left(keys, deadline); };
-  co_return co_await repeat<void>(world_, stopped_, first, deadline, attempt);
+  std::vector<std::string> some;
+  auto attempt = [&] { return remove_left(some, deadline); };
+  for (size_t at = 0; at < keys.size(); at += kDeletesTogether) {
+    const size_t end = std::min(keys.size(), at + kDeletesTogether);
+    some.assign(keys.begin() + static_cast<ptrdiff_t>(at), keys.begin() + static_cast<ptrdiff_t>(end));
+    std::string first = some.front();
+    CO_TRY(co_await repeat<void>(world_, stopped_, std::move(first), deadline, attempt));
+  }
+  co_return Result<void>{};
 }
 
 Task<Result<ListPage>> Bucket::list(ListRequest request, Deadline deadline) {

@@ -70,6 +70,7 @@ using AttemptFailed = std::move_only_function<void(const Error&)>;
 class Bucket {
  public:
   static constexpr uint64_t kBytesPerSecondMin = 512 << 10;
+  static constexpr size_t kDeletesTogether = 256;
 
   // Every request is cut off after `request_timeout` and the time that its bytes take on a line of
   // kBytesPerSecondMin. When `stopped` turns true, repetitions end
@@ -83,8 +84,8 @@ class Bucket {
   Task<Result<StoredObject>> get_range(std::string key, ByteRange range, Deadline deadline);
   Task<Result<void>> put(std::string key, Blob body, Deadline deadline);
   Task<Result<void>> remove(std::string key, Deadline deadline);
-  // All of them, in as few requests as the store can; what failed is repeated. An error that lasts,
-  // or the last.
+  // All of them, kDeletesTogether at a time, in as few requests as the store can; what failed is repeated. Ends at
+  // the first of these groups that is not done, with an error of it.
   Task<Result<void>> remove_many(std::vector<std::string> keys, Deadline deadline);
   Task<Result<ListPage>> list(ListRequest request, Deadline deadline);
   // All pages behind `start_after`, at most `keys_max` keys; kOverloaded when there are more.

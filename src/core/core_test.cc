@@ -30,6 +30,13 @@ OwnerRecord owner_of(Fleet& fleet, const CellId& cell) {
   return *record;
 }
 
+// The cell with one commit, and its node does not have it in memory any more.
+bool write_and_give_up(Fleet& fleet, FleetNode& node, unsigned pages, unsigned pages_max) {
+  if (!fleet.run(node.wake(kCell, seconds(5)))) return false;
+  node.write(kCell, pages, pages_max);
+  return fleet.settle_writes(node) && fleet.run(node.give_up(kCell)).has_value();
+}
+
 TEST(Core, a_write_is_acknowledged_and_survives_kill_and_wipe) {
   Fleet fleet(1);
   FleetNode& a = fleet.started("a");
@@ -52,10 +59,7 @@ TEST(Core, a_write_is_acknowledged_and_survives_kill_and_wipe) {
 TEST(Core, a_cell_that_is_to_be_released_is_not_given_to_who_asks_meanwhile) {
   Fleet fleet(33);
   FleetNode& a = fleet.started("a");
-  ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
-  a.write(kCell, 2, 8);
-  ASSERT_TRUE(fleet.settle_writes(a));
-  ASSERT_TRUE(fleet.run(a.give_up(kCell)));
+  ASSERT_TRUE(write_and_give_up(fleet, a, 2, 8));
   ASSERT_FALSE(fleet.run(a.wake(kCell, milliseconds(1))));  // goes on without its caller
   std::optional<bool> released, woken;
   auto release = [](FleetNode* n, std::optional<bool>* out) -> Task<void> {
@@ -80,10 +84,7 @@ TEST(Core, a_cell_that_is_to_be_released_is_not_given_to_who_asks_meanwhile) {
 TEST(Core, a_release_after_a_takeover_names_the_size_that_the_database_has_now) {
   Fleet fleet(34);
   FleetNode& a = fleet.started("a");
-  ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
-  a.write(kCell, 1, 1);
-  ASSERT_TRUE(fleet.settle_writes(a));
-  ASSERT_TRUE(fleet.run(a.give_up(kCell)));
+  ASSERT_TRUE(write_and_give_up(fleet, a, 1, 1));
   uint32_t before = owner_of(fleet, kCell).manifest.page_count;
   ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
   while (a.cells.at(kCell).state->page_count == before) a.write(kCell, 4, 40);

@@ -28,7 +28,6 @@ constexpr uint64_t kSmallChainBytes = 256u << 10;
 // A cycle that cannot write its objects ends, says so and begins anew.
 constexpr Duration kPutTime = std::chrono::seconds(15);
 constexpr Duration kRetryPause = std::chrono::milliseconds(500);
-constexpr size_t kDeletesTogether = 256;
 // A fraction of a millisecond.
 constexpr size_t kPagesDroppedAtOnce = 1000;
 
@@ -337,14 +336,9 @@ Task<void> Drainer::delete_later(CellId cell, std::vector<RestoreObject> objects
     co_await wake_.wait_until(Deadline{due});
   }
   Deadline deadline = world_.deadline_in(std::chrono::minutes(1));
-  for (size_t begin = 0; begin < objects.size(); begin += kDeletesTogether) {
-    std::vector<std::string> keys;
-    for (size_t i = begin; i < std::min(objects.size(), begin + kDeletesTogether); ++i) {
-      const RestoreObject& o = objects[i];
-      keys.push_back(ltx_key(cell, o.epoch, o.level, o.min, o.max));
-    }
-    Result<void> done = co_await bucket_.remove_many(std::move(keys), deadline);
-  }
+  std::vector<std::string> keys;
+  for (const RestoreObject& o : objects) keys.push_back(ltx_key(cell, o.epoch, o.level, o.min, o.max));
+  Result<void> done = co_await bucket_.remove_many(std::move(keys), deadline);
 }
 
 }  // namespace celld

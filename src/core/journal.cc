@@ -9,7 +9,6 @@ namespace celld {
 
 namespace {
 
-constexpr size_t kDeletesTogether = 256;
 // From one slot to the next when the store begins to throttle, and at most.
 constexpr Duration kPaceMin = std::chrono::milliseconds(100);
 constexpr Duration kPaceMax = std::chrono::milliseconds(500);
@@ -316,7 +315,7 @@ Task<void> Journal::delete_slots() {
     std::vector<std::string> keys;
     Slot last = deleted_;
     Deadline deadline = world_.deadline_in(std::chrono::seconds(30));
-    while (last < delete_wanted_ && keys.size() < kDeletesTogether) {
+    while (last < delete_wanted_ && keys.size() < Bucket::kDeletesTogether) {
       last = last.next();
       keys.push_back(journal_key(node_, last));
     }

@@ -13,7 +13,6 @@ namespace {
 
 constexpr size_t kReadsInFlight = 64;
 constexpr size_t kWritesInFlight = 32;
-constexpr size_t kDeletesTogether = 256;
 // Enough for a fence record and for the head of a data slot.
 constexpr uint64_t kHeadBytes = 512;
 constexpr size_t kSlotsMax = 1'000'000;
@@ -408,14 +407,9 @@ Task<Result<void>> Recoverer::delete_slots(NodeId node, Slot fence, Deadline dea
     std::optional<JournalName> name = parse_journal_key(object.key);
     return !name || name->slot >= (MUTANT("collect-the-fence") ? fence.next() : fence);
   });
-  for (size_t begin = 0; begin < listed.size(); begin += kDeletesTogether) {
-    std::vector<std::string> keys;
-    for (size_t i = begin; i < std::min(listed.size(), begin + kDeletesTogether); ++i) {
-      keys.push_back(std::move(listed[i].key));
-    }
-    CO_TRY(co_await bucket_.remove_many(std::move(keys), deadline));
-  }
-  co_return Result<void>{};
+  std::vector<std::string> keys;
+  for (ListedObject& object : listed) keys.push_back(std::move(object.key));
+  co_return co_await bucket_.remove_many(std::move(keys), deadline);
 }
 
 Task<void> Recoverer::delete_slots_later(NodeId node, Slot fence) {

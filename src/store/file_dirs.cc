@@ -30,39 +30,14 @@ Result<void> SyncHealth::check() const {
 
 Result<void> DirHandle::sync() {
   if (fsync_ == Fsync::kOff) return {};
-  if (parent_ && !durable_in_parent_.load()) {
-    TRY(parent_->sync());
-    durable_in_parent_.store(true);
-  }
-  std::unique_lock lock(mutex_);
-  const uint64_t mine = ++requested_;
-  while (synced_ < mine) {
-    TRY(health_->check());
-    if (syncing_) {
-      advanced_.wait(lock);
-      continue;
-    }
-    syncing_ = true;
-    const uint64_t covers = requested_;
-    lock.unlock();
-    const int failed = ::fsync(fd_.get()) == 0 ? 0 : errno;
-    lock.lock();
-    syncing_ = false;
-    if (failed == 0) {
-      synced_ = covers;
-    } else {
-      health_->fail(failed);
-    }
-    advanced_.notify_all();
-  }
-  return {};
+  return group_.wait(group_.changed(), *health_, [this] { return ::fsync(fd_.get()) == 0 ? 0 : errno; });
 }
 
 DirCache::DirCache(UniqueFd root, Fsync fsync, std::shared_ptr<SyncHealth> health,
                    size_t entries_max)
     : fsync_(fsync),
       health_(std::move(health)),
-      root_(std::make_shared<DirHandle>(std::move(root), nullptr, fsync, health_)),
+      root_(std::make_shared<DirHandle>(std::move(root), fsync, health_)),
       entries_max_(entries_max) {}
 
 std::string DirCache::join(const std::vector<std::string>& path) {
@@ -138,9 +113,9 @@ Result<std::shared_ptr<DirHandle>> DirCache::make(const std::vector<std::string>
           vanished = true;
           break;
         }
-        // Also when somebody else made it the parent is synced before anything is: they may not
-        // have done so yet.
-        child = std::make_shared<DirHandle>(std::move(fd), parent, fsync_, health_);
+        // Also when somebody else made it: they may not have synced it yet.
+        TRY(parent->sync());
+        child = std::make_shared<DirHandle>(std::move(fd), fsync_, health_);
         insert(joined, child);
       }
       parent = std::move(child);
@@ -162,7 +137,7 @@ Result<std::shared_ptr<DirHandle>> DirCache::open(const std::vector<std::string>
     if (errno == ENOENT || errno == ENOTDIR) return std::shared_ptr<DirHandle>();
     return fail(errno_error("open " + joined, errno));
   }
-  return std::make_shared<DirHandle>(std::move(fd), nullptr, fsync_, health_);
+  return std::make_shared<DirHandle>(std::move(fd), fsync_, health_);
 }
 
 }  // namespace celld

@@ -54,40 +54,81 @@ class SyncHealth {
   std::atomic<int> errno_{0};
 };
 
+// Makes changes durable, once for all who wait at the same time. Any thread.
+class GroupSync {
+ public:
+  // A change was made; its number.
+  uint64_t changed() {
+    std::lock_guard lock(mutex_);
+    return ++changed_;
+  }
+  // The number of the last change.
+  uint64_t last() {
+    std::lock_guard lock(mutex_);
+    return changed_;
+  }
+  // Blocks until the change with that number and all before it are durable, if need be by `sync`, which answers
+  // 0 or an errno. After a failure the store's health is gone.
+  template <class Sync>
+  Result<void> wait(uint64_t change, SyncHealth& health, Sync sync) {
+    std::unique_lock lock(mutex_);
+    while (durable_ < change) {
+      TRY(health.check());
+      if (syncing_) {
+        advanced_.wait(lock);
+        continue;
+      }
+      syncing_ = true;
+      const uint64_t covers = changed_;
+      lock.unlock();
+      const int failed = sync();
+      lock.lock();
+      syncing_ = false;
+      if (failed == 0) {
+        durable_ = covers;
+      } else {
+        health.fail(failed);
+      }
+      advanced_.notify_all();
+    }
+    return {};
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable advanced_;
+  uint64_t changed_ = 0;
+  uint64_t durable_ = 0;
+  bool syncing_ = false;
+};
+
 // An open directory. Any thread.
 class DirHandle {
  public:
-  // `parent` is null when the directory is known to be durable in its own.
-  DirHandle(UniqueFd fd, std::shared_ptr<DirHandle> parent, Fsync fsync,
-            std::shared_ptr<SyncHealth> health)
-      : fd_(std::move(fd)), parent_(std::move(parent)), fsync_(fsync), health_(std::move(health)) {}
+  DirHandle(UniqueFd fd, Fsync fsync, std::shared_ptr<SyncHealth> health)
+      : fd_(std::move(fd)), fsync_(fsync), health_(std::move(health)) {}
 
   int fd() const { return fd_.get(); }
 
-  // Makes durable every change of this directory that was made before the call, and the directory
-  // in those above it. Calls that arrive while one runs share the next.
+  // Makes durable every change of this directory that was made before the call. Calls that arrive
+  // while one runs share the next.
   Result<void> sync();
 
  private:
   const UniqueFd fd_;
-  const std::shared_ptr<DirHandle> parent_;
-  std::atomic<bool> durable_in_parent_{false};
   const Fsync fsync_;
   const std::shared_ptr<SyncHealth> health_;
-  std::mutex mutex_;
-  std::condition_variable advanced_;
-  uint64_t requested_ = 0;
-  uint64_t synced_ = 0;
-  bool syncing_ = false;
+  GroupSync group_;
 };
 
-// The most recently used directories, kept open. Should another process remove a cached one,
-// operations on the handle fail with ENOENT. Any thread.
+// The most recently used directories, kept open. A cached directory was durable in its parent when
+// it was put here; should another process remove it, operations on the handle fail with ENOENT.
+// Any thread.
 class DirCache {
  public:
   DirCache(UniqueFd root, Fsync fsync, std::shared_ptr<SyncHealth> health, size_t entries_max);
 
-  // Opens the directory and makes what is missing, durable once it is synced.
+  // Opens the directory, making what is missing durably.
   Result<std::shared_ptr<DirHandle>> make(const std::vector<std::string>& path);
 
   // Whether this process wrote there lately.

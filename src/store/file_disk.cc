@@ -41,18 +41,6 @@ std::string random_hex(size_t bytes) {
   return hex_lower(raw);
 }
 
-Result<void> write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0) {
-      if (errno == EINTR) continue;
-      return fail(errno_error("write", errno));
-    }
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  return {};
-}
-
 Result<void> write_all_at(int fd, uint64_t offset, std::string_view bytes) {
   while (!bytes.empty()) {
     ssize_t n = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
@@ -286,7 +274,8 @@ Result<FileDisk::Write> FileDisk::begin_write(std::string_view key, const Abando
   auto stripe = stripes_.lock(key);
   if (abandoned.load(std::memory_order_relaxed)) return fail(abandoned_error());
   // Chosen under the stripe, so that the records of a key are in the order of its writes.
-  return Write(key, std::move(stripe), current_log());
+  TRY_ASSIGN(auto log, current_log());
+  return Write(key, std::move(stripe), std::move(log));
 }
 
 // Does nothing without a log. From here on the write happens, now or after a power failure, unless
@@ -316,25 +305,69 @@ Result<void> FileDisk::make_durable(const Write& write, const Temp* temp, DirHan
   return dir.sync();
 }
 
-// This process's log, if it can have one.
-std::shared_ptr<FileLog> FileDisk::current_log() {
-  if (fsync_ == Fsync::kOff) return nullptr;
+// This process's log, if it can have one. While it has none, no log is there: records of what
+// writes without a log have changed since would be done again after a power failure.
+Result<std::shared_ptr<FileLog>> FileDisk::current_log() {
+  std::shared_ptr<FileLog> none;
+  if (fsync_ == Fsync::kOff) return none;
   std::lock_guard lock(logger_.mutex);
-  if (logger_.log && !logger_.keeps(*logger_.log)) logger_.log.reset();
+  // Whoever opened the directory meanwhile ends the log as well, but may die on the way.
+  if (logger_.log && !logger_.keeps(*logger_.log)) TRY(end_log());
   if (logger_.log || ++logger_.writes < kLookWrites) return logger_.log;
   const auto now = std::chrono::steady_clock::now();
-  if (now - logger_.looked < kLookEvery) return nullptr;
+  if (now - logger_.looked < kLookEvery) return none;
   logger_.looked = now;
   logger_.writes = 0;
   auto open_lock = OpenLock::take(locks_.get(), std::chrono::milliseconds(0));
-  if (!open_lock) return nullptr;
-  if (auto only = alone(); !only || !*only) return nullptr;
+  if (!open_lock) return none;
+  if (auto only = alone(); !only || !*only) return none;
   // A log that cannot be made costs speed, nothing else.
-  auto log = FileLog::create(root_.get(), boot_id_, health_);
-  if (!log) return nullptr;
+  auto log = FileLog::create(root_.get(), boot_id_, health_,
+                             [this](const auto& keys) { return settle(keys); });
+  if (!log) return none;
   logger_.log = std::move(*log);
   logger_.word.store(logger_.log->epoch());
   return logger_.log;
+}
+
+// Under the logger's mutex. The log that has the name is this process's own: nobody else can have
+// begun one while this process has its session.
+Result<void> FileDisk::end_log() {
+  TRY(logger_.log->settle_all());
+  if (::unlinkat(root_.get(), FileLog::kName, 0) != 0 && errno != ENOENT) {
+    const int failed = errno;
+    health_->fail(failed);
+    return fail(errno_error("unlink of the log", failed));
+  }
+  if (::fsync(root_.get()) != 0) {
+    const int failed = errno;
+    health_->fail(failed);
+    return fail(errno_error("fsync", failed));
+  }
+  logger_.log.reset();
+  return {};
+}
+
+// Syncs what has a name now, and the directories of all. Only what the keys stand for: the file
+// system may be full of what others wrote.
+int FileDisk::settle(const std::unordered_set<std::string>& keys) {
+  std::unordered_set<std::string> directories;
+  for (const std::string& key : keys) {
+    const KeyPath path = key_path(key);
+    const std::string directory = DirCache::join(path.directories);
+    const std::string file = directory.empty() ? path.leaf : directory + "/" + path.leaf;
+    directories.insert(directory.empty() ? "." : directory);
+    UniqueFd fd(::openat(objects_->root_fd(), file.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    if (!fd && errno != ENOENT && errno != ENOTDIR) return errno;
+    if (fd && ::fsync(fd.get()) != 0) return errno;
+  }
+  for (const std::string& directory : directories) {
+    UniqueFd fd(
+        ::openat(objects_->root_fd(), directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd && errno != ENOENT && errno != ENOTDIR) return errno;
+    if (fd && ::fsync(fd.get()) != 0) return errno;
+  }
+  return 0;
 }
 
 Result<StoredObject> FileDisk::read(std::string_view key, const ByteRange* range) {
@@ -379,28 +412,48 @@ Result<void> FileDisk::create_temp(Temp& temp) {
   return {};
 }
 
-// Makes the file, of a spare one if there is one.
+// Makes the file of a spare one, if there is one.
+Result<bool> FileDisk::take_spare(Temp& temp, std::string_view body) {
+  if (body.size() > SpareFiles::kFileBytesMax) return false;
+  std::optional<std::string> name = spares_.take();
+  if (!name) return false;
+  temp.name = std::move(*name);
+  temp.fd = UniqueFd(::openat(temp.dir, temp.name.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!temp.fd) return fail(errno_error("open of a temporary file", errno));
+  const int fd = temp.fd.get();
+  struct stat st;
+  if (::fstat(fd, &st) != 0) return fail(errno_error("stat", errno));
+  if (st.st_nlink != 1) {  // somebody's copy of the directory shares its bytes
+    ::unlinkat(temp.dir, temp.name.c_str(), 0);
+    temp.name = std::to_string(++temp_count_);
+    return false;
+  }
+  // Whoever still reads the object that this was sees that it changed: no valid head while the
+  // body does.
+  TRY(write_all_at(fd, 0, std::string(kObjectHeaderBytes, '\n')));
+  TRY(write_all_at(fd, kObjectHeaderBytes, body));
+  const off_t bytes = static_cast<off_t>(kObjectHeaderBytes + body.size());
+  if (st.st_size > bytes && ::ftruncate(fd, bytes) != 0) {
+    return fail(errno_error("truncate", errno));
+  }
+  TRY(write_all_at(fd, 0, encode_object_header({temp.token, body.size()})));
+  return true;
+}
+
 Result<void> FileDisk::fill_temp(Temp& temp, std::string_view body, bool sync) {
-  const std::string head = encode_object_header({temp.token, body.size()});
-  auto used = body.size() <= SpareFiles::kBytesMax ? spares_.take() : std::nullopt;
-  if (used) {
-    temp.name = std::move(used->name);
-    temp.fd = UniqueFd(::openat(temp.dir, temp.name.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
-    if (!temp.fd) return fail(errno_error("open of a temporary file", errno));
-    // Whoever still reads the object that this was sees that it changed: no valid head while the
-    // body does.
-    const int fd = temp.fd.get();
-    TRY(write_all_at(fd, 0, std::string(kObjectHeaderBytes, '\n')));
-    TRY(write_all_at(fd, kObjectHeaderBytes, body));
-    const uint64_t bytes = kObjectHeaderBytes + body.size();
-    if (used->bytes > bytes && ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
-      return fail(errno_error("truncate", errno));
-    }
-    TRY(write_all_at(fd, 0, head));
-  } else {
+  TRY_ASSIGN(const bool spare, take_spare(temp, body));
+  if (!spare) {
     TRY(create_temp(temp));
-    TRY(write_all(temp.fd.get(), head));
-    TRY(write_all(temp.fd.get(), body));
+    auto write = [&]() -> Result<void> {
+      TRY(write_all_at(temp.fd.get(), 0, encode_object_header({temp.token, body.size()})));
+      return write_all_at(temp.fd.get(), kObjectHeaderBytes, body);
+    };
+    // A full disk may have room in the spare files.
+    if (auto written = write(); !written && spares_.clear(temp.dir)) {
+      TRY(write());
+    } else if (!written) {
+      return written;
+    }
   }
   if (sync && ::fsync(temp.fd.get()) != 0) return fail(errno_error("fsync", errno));
   temp.synced = sync;
@@ -411,7 +464,7 @@ Result<void> FileDisk::fill_temp(Temp& temp, std::string_view body, bool sync) {
 void FileDisk::spare(Temp& temp) {
   struct stat st;
   if (::fstatat(temp.dir, temp.name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) return;
-  spares_.add(temp.dir, {std::exchange(temp.name, {}), static_cast<uint64_t>(st.st_size)});
+  spares_.add(temp.dir, std::exchange(temp.name, {}), static_cast<uint64_t>(st.st_size));
 }
 
 Result<FileDisk::Temp> FileDisk::write_temp(const Blob& body, const Write& write) {
@@ -581,7 +634,7 @@ struct FileDisk::Removal {
   KeyPath path;
   std::string_view key;
   std::shared_ptr<DirHandle> dir;  // null: nothing is there
-  std::shared_ptr<FileLog> log;    // that has its record
+  std::shared_ptr<FileLog> log;
   std::optional<Temp> gone;        // the object's file
 };
 
@@ -593,15 +646,13 @@ Result<void> FileDisk::take_away(Removal& removal, const Abandoned& abandoned) {
   TRY_ASSIGN(removal.dir, objects_->open(removal.path.directories));
   if (!removal.dir) return {};
   const char* leaf = removal.path.leaf.c_str();
-  if (write.log && ::faccessat(removal.dir->fd(), leaf, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
-    removal.dir.reset();
-    return {};
-  }
+  removal.log = write.log;
+  // Without a record, but what took the object away is made durable all the same.
+  if (write.log && ::faccessat(removal.dir->fd(), leaf, F_OK, AT_SYMLINK_NOFOLLOW) != 0) return {};
   if (write.log) {
     LogRecord record{LogRecord::Kind::kRemove, removal.key, {}, {}};
     TRY_ASSIGN(FileLog::Entry entry, FileLog::append_unsynced(write.log, record));
     write.entry.emplace(std::move(entry));
-    removal.log = write.log;
   }
   Temp gone = name_temp({});
   TRY_ASSIGN(UniqueFd lock, lock_key(removal.key, abandoned));

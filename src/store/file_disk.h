@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "base/result.h"
@@ -85,7 +86,9 @@ class FileDisk {
   Result<void> start_session();
   void sweep_dead_sessions();
   Result<bool> alone();
-  std::shared_ptr<FileLog> current_log();
+  Result<std::shared_ptr<FileLog>> current_log();
+  Result<void> end_log();
+  int settle(const std::unordered_set<std::string>& keys);
 
   Result<Write> begin_write(std::string_view key, const Abandoned& abandoned);
   Result<void> log_intent(Write& write, LogRecord::Kind kind, std::string_view token,
@@ -96,6 +99,7 @@ class FileDisk {
   Temp name_temp(std::string token);
   void spare(Temp& temp);
   Result<void> create_temp(Temp& temp);
+  Result<bool> take_spare(Temp& temp, std::string_view body);
   Result<void> fill_temp(Temp& temp, std::string_view body, bool sync);
   Result<Temp> write_temp(const Blob& body, const Write& write);
   Result<Version> put_in_place(Write& write, Temp& temp, const Abandoned& abandoned);

@@ -137,10 +137,7 @@ FileDisk::~FileDisk() {
   if (logger_.log && logger_.keeps(*logger_.log)) {
     // A log that stays is dropped by the next process that opens the directory.
     auto open_lock = OpenLock::take(locks_.get(), kClosePatience);
-    if (open_lock && logger_.keeps(*logger_.log) && ::syncfs(root_.get()) == 0) {
-      logger_.word.store(0);
-      ::unlinkat(root_.get(), FileLog::kName, 0);
-    }
+    if (open_lock && logger_.keeps(*logger_.log)) (void)end_log();
   }
   if (session_) spares_.clear(session_.get());
   if (session_) ::unlinkat(temps_.get(), session_name_.c_str(), AT_REMOVEDIR);
@@ -200,13 +197,11 @@ Result<void> FileDisk::retire_log() {
   if ((bytes || fsync_ == Fsync::kOn) && ::syncfs(root_.get()) != 0) {
     return fail(errno_error("syncfs", errno));
   }
-  if (bytes) {
-    if (::unlinkat(root_.get(), FileLog::kName, 0) != 0) {
-      return fail(errno_error("unlink of the log", errno));
-    }
-    TRY(sync_fd(root_.get(), fsync_));
+  if (bytes && ::unlinkat(root_.get(), FileLog::kName, 0) != 0 && errno != ENOENT) {
+    return fail(errno_error("unlink of the log", errno));
   }
-  return {};
+  // Also without a log: whoever removed it may have been killed before this.
+  return sync_fd(root_.get(), fsync_);
 }
 
 // Whether no other process has the directory open. Under the open lock.

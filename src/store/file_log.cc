@@ -167,21 +167,23 @@ std::vector<OwnedLogRecord> read_log(std::string_view bytes, std::string& boot_i
   return records;
 }
 
-FileLog::FileLog(int root_fd, UniqueFd fd, std::string boot_id, std::shared_ptr<SyncHealth> health)
-    : root_fd_(root_fd),
-      fd_(std::move(fd)),
+FileLog::FileLog(UniqueFd fd, std::string boot_id, std::shared_ptr<SyncHealth> health,
+                 Settle settle)
+    : fd_(std::move(fd)),
       boot_id_(std::move(boot_id)),
       health_(std::move(health)),
-      epoch_(random_epoch()) {}
+      epoch_(random_epoch()),
+      settle_(std::move(settle)) {}
 
 Result<std::shared_ptr<FileLog>> FileLog::create(int root_fd, std::string_view boot_id,
-                                                 std::shared_ptr<SyncHealth> health) {
+                                                 std::shared_ptr<SyncHealth> health,
+                                                 Settle settle) {
   if (boot_id.size() != kBootBytes) return fail(Error::invalid("the boot has no name"));
   UniqueFd fd(::openat(root_fd, kName, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!fd) return fail(errno_error("create of the log", errno));
   std::shared_ptr<FileLog> log(
-      new FileLog(root_fd, std::move(fd), std::string(boot_id), std::move(health)));
-  if (auto prepared = log->prepare(); !prepared) {
+      new FileLog(std::move(fd), std::string(boot_id), std::move(health), std::move(settle)));
+  if (auto prepared = log->prepare(root_fd); !prepared) {
     ::unlinkat(root_fd, kName, 0);
     return fail(std::move(prepared).error());
   }
@@ -189,7 +191,7 @@ Result<std::shared_ptr<FileLog>> FileLog::create(int root_fd, std::string_view b
   return log;
 }
 
-Result<void> FileLog::prepare() {
+Result<void> FileLog::prepare(int root_fd) {
   // Written, not only allocated: a later fdatasync then changes nothing but these blocks.
   const std::string zeros(kHalfBytes, '\0');
   for (uint64_t half = 0; half < halves_.size(); ++half) {
@@ -197,7 +199,7 @@ Result<void> FileLog::prepare() {
   }
   TRY(start_half(0));
   if (::fsync(fd_.get()) != 0) return fail(errno_error("fsync of the log", errno));
-  if (::fsync(root_fd_) != 0) return fail(errno_error("fsync", errno));
+  if (::fsync(root_fd) != 0) return fail(errno_error("fsync", errno));
   return {};
 }
 
@@ -237,9 +239,9 @@ Result<void> FileLog::write_at(uint64_t offset, const LogRecord& record, uint64_
                      {part(bytes_of(head)), part(record.key), part(record.body)});
 }
 
-// The half in which the record is.
-Result<size_t> FileLog::append_locked(std::unique_lock<std::mutex>& lock, const LogRecord& record) {
+Result<FileLog::Appended> FileLog::write(const LogRecord& record) {
   const size_t bytes = record_bytes(record);
+  std::unique_lock lock(mutex_);
   TRY(health_->check());
   while (used_ + bytes > kHalfBytes) {
     const size_t other = 1 - active_;
@@ -255,60 +257,44 @@ Result<size_t> FileLog::append_locked(std::unique_lock<std::mutex>& lock, const 
     }
   }
   // In order, each whole before the next: whoever syncs makes all before it durable as well.
-  const size_t half = active_;
-  TRY(write_at(half * kHalfBytes + used_, record, halves_[half].generation));
+  Half& half = halves_[active_];
+  TRY(write_at(active_ * kHalfBytes + used_, record, half.generation));
   used_ += bytes;
-  ++written_;
-  ++halves_[half].entries;
-  return half;
+  ++half.entries;
+  half.keys.emplace(record.key);
+  return Appended{active_, group_.changed()};
+}
+
+Result<void> FileLog::sync(uint64_t change) {
+  return group_.wait(change, *health_, [this] { return ::fdatasync(fd_.get()) == 0 ? 0 : errno; });
 }
 
 Result<FileLog::Entry> FileLog::append_unsynced(const std::shared_ptr<FileLog>& log,
                                                 const LogRecord& record) {
-  std::unique_lock lock(log->mutex_);
-  TRY_ASSIGN(const size_t half, log->append_locked(lock, record));
-  return Entry(log, half);
+  TRY_ASSIGN(const Appended appended, log->write(record));
+  return Entry(log, appended.half);
 }
 
 Result<FileLog::Entry> FileLog::append(const std::shared_ptr<FileLog>& log,
                                        const LogRecord& record) {
-  std::unique_lock lock(log->mutex_);
-  TRY_ASSIGN(const size_t half, log->append_locked(lock, record));
-  Entry entry(log, half);
-  auto synced = log->sync_locked(lock);
-  lock.unlock();
-  if (!synced) return fail(std::move(synced).error());
+  TRY_ASSIGN(const Appended appended, log->write(record));
+  Entry entry(log, appended.half);
+  TRY(log->sync(appended.change));
   return entry;
 }
 
-Result<void> FileLog::sync_all() {
-  std::unique_lock lock(mutex_);
-  return sync_locked(lock);
-}
+Result<void> FileLog::sync_all() { return sync(group_.last()); }
 
-// Makes everything written so far durable; callers that arrive while a sync runs share the next.
-Result<void> FileLog::sync_locked(std::unique_lock<std::mutex>& lock) {
-  const uint64_t mine = written_;
-  while (synced_ < mine) {
-    TRY(health_->check());
-    if (syncing_) {
-      changed_.wait(lock);
-      continue;
-    }
-    syncing_ = true;
-    const uint64_t covers = written_;
-    lock.unlock();
-    const int failed = ::fdatasync(fd_.get()) == 0 ? 0 : errno;
-    lock.lock();
-    syncing_ = false;
-    if (failed == 0) {
-      synced_ = covers;
-    } else {
-      health_->fail(failed);
-    }
-    changed_.notify_all();
+Result<void> FileLog::settle_all() {
+  std::unordered_set<std::string> keys;
+  {
+    std::lock_guard lock(mutex_);
+    for (const Half& half : halves_) keys.insert(half.keys.begin(), half.keys.end());
   }
-  return {};
+  const int failed = settle_(keys);
+  if (failed == 0) return {};
+  health_->fail(failed);
+  return fail(errno_error("sync of what the log says", failed));
 }
 
 void FileLog::end_entry(size_t half) {
@@ -325,11 +311,16 @@ void FileLog::run_settler() {
       changed_.wait(lock);
       continue;
     }
+    // Nobody adds to it, and only this thread takes away.
     lock.unlock();
-    const int failed = ::syncfs(root_fd_) == 0 ? 0 : errno;
+    const int failed = settle_(full.keys);
     lock.lock();
-    if (failed != 0) health_->fail(failed);
-    full.settled = failed == 0;
+    if (failed == 0) {
+      full.settled = true;
+      full.keys.clear();
+    } else {
+      health_->fail(failed);
+    }
     changed_.notify_all();
     if (failed != 0) return;
   }

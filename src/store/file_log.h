@@ -8,11 +8,13 @@
 #include <array>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <unordered_set>
 #include <vector>
 
 #include "base/result.h"
@@ -50,10 +52,13 @@ class FileLog {
   static constexpr size_t kBodyBytesMax = 512u << 10;
   static constexpr char kName[] = "log";
 
+  // Makes durable what is there under the keys, or that nothing is; 0 or an errno. Any thread.
+  using Settle = std::function<int(const std::unordered_set<std::string>& keys)>;
+
   // Makes the file `log` in the directory, which has none. Blocks on the disk for some
-  // milliseconds. `root_fd` outlives the log.
+  // milliseconds. What `settle` needs outlives the log.
   static Result<std::shared_ptr<FileLog>> create(int root_fd, std::string_view boot_id,
-                                                 std::shared_ptr<SyncHealth> health);
+                                                 std::shared_ptr<SyncHealth> health, Settle settle);
   // A random number that names this log; never 0.
   uint64_t epoch() const { return epoch_; }
   ~FileLog();
@@ -84,37 +89,43 @@ class FileLog {
                                        const LogRecord& record);
   // Makes every record durable that was appended before.
   Result<void> sync_all();
+  // Makes every effect durable that there is by now.
+  Result<void> settle_all();
 
  private:
-  FileLog(int root_fd, UniqueFd fd, std::string boot_id, std::shared_ptr<SyncHealth> health);
+  FileLog(UniqueFd fd, std::string boot_id, std::shared_ptr<SyncHealth> health, Settle settle);
 
   struct Half {
     uint64_t generation = 0;
     size_t entries = 0;   // whose effect may be incomplete
     bool settled = true;  // every effect is durable: the half can be written again
+    std::unordered_set<std::string> keys;  // of its records, until it is settled
+  };
+  struct Appended {
+    size_t half;
+    uint64_t change;  // of group_
   };
 
-  Result<void> prepare();
+  Result<void> prepare(int root_fd);
   Result<void> start_half(size_t half);
   Result<void> write_at(uint64_t offset, const LogRecord& record, uint64_t generation);
-  Result<size_t> append_locked(std::unique_lock<std::mutex>& lock, const LogRecord& record);
-  Result<void> sync_locked(std::unique_lock<std::mutex>& lock);
+  Result<Appended> write(const LogRecord& record);
+  Result<void> sync(uint64_t change);
   void end_entry(size_t half);
   void run_settler();
 
-  const int root_fd_;
   const UniqueFd fd_;
   const std::string boot_id_;
   const std::shared_ptr<SyncHealth> health_;
   const uint64_t epoch_;
+  const Settle settle_;
+  GroupSync group_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::array<Half, 2> halves_;
   size_t active_ = 0;
   size_t used_ = 0;                    // bytes of the active half
-  uint64_t written_ = 0, synced_ = 0;  // records
-  bool syncing_ = false;
   bool stopping_ = false;
   std::thread settler_;
 };

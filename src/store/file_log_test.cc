@@ -5,10 +5,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <random>
 #include <thread>
 
@@ -34,10 +35,17 @@ std::string contents(const std::string& path) {
 struct OpenLog {
   TempDir dir;
   UniqueFd root{::open(dir.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  std::mutex mutex;
+  std::vector<std::string> settled;  // keys
   std::shared_ptr<FileLog> log;
 
   OpenLog() {
-    auto made = FileLog::create(root.get(), kOtherBoot, std::make_shared<SyncHealth>());
+    auto settle = [this](const auto& keys) {
+      std::lock_guard lock(mutex);
+      settled.insert(settled.end(), keys.begin(), keys.end());
+      return 0;
+    };
+    auto made = FileLog::create(root.get(), kOtherBoot, std::make_shared<SyncHealth>(), settle);
     CHECK(made) << made.error().message;
     log = std::move(*made);
   }
@@ -111,6 +119,13 @@ TEST(FileLog, goes_round_and_forgets_only_what_is_settled) {
   std::string boot;
   const auto records = read_log(open.bytes(), boot);
   ASSERT_GE(records.size(), FileLog::kHalfBytes / body.size() - 1);
+  // What is not there any more was settled, once.
+  std::lock_guard lock(open.mutex);
+  std::ranges::sort(open.settled);
+  EXPECT_EQ(std::ranges::adjacent_find(open.settled), open.settled.end());
+  for (int i = 0; i < count - static_cast<int>(records.size()); ++i) {
+    EXPECT_TRUE(std::ranges::binary_search(open.settled, std::to_string(i))) << i;
+  }
   for (size_t i = 0; i < records.size(); ++i) {
     EXPECT_EQ(records[i].key,
               std::to_string(count - static_cast<int>(records.size()) + static_cast<int>(i)));
@@ -211,6 +226,37 @@ TEST(FileStoreLog, ends_when_another_process_opens_the_directory) {
   ASSERT_TRUE(first->remove("k", kWanted));
   EXPECT_EQ(content(*second, "k"), "(none)");
   EXPECT_FALSE(fs::exists(dir.path() + "/log"));
+}
+
+// It says that the log is over, and dies before it has removed it.
+TEST(FileStoreLog, a_process_that_dies_while_it_opens_the_directory_leaves_no_old_log_behind) {
+  TempDir dir;
+  auto disk = open_disk(dir.path());
+  get_log(*disk, dir.path());
+  ASSERT_TRUE(disk->replace("k", Blob("old"), kWanted));
+  std::ofstream(dir.path() + "/locks/logger", std::ios::binary | std::ios::in) << std::string(8, '\0');
+  ASSERT_TRUE(disk->replace("k", Blob("new"), kWanted));
+  TempDir after;
+  fs::copy(dir.path(), after.path(), fs::copy_options::recursive);
+  auto found = open_disk(after.path(), kOtherBoot);
+  EXPECT_EQ(content(*found, "k"), "new");
+}
+
+// Copies of a directory that are made of links are backups: nobody may write to them.
+TEST(FileStoreLog, a_file_that_has_another_name_elsewhere_is_not_written_again) {
+  TempDir dir, backup;
+  auto disk = open_disk(dir.path());
+  for (int i = 0; i < 30; ++i) {
+    const std::string key = "k" + std::to_string(i);
+    ASSERT_TRUE(disk->replace(key, Blob(key), kWanted));
+    fs::create_hard_link(dir.path() + "/objects/" + key + "@", backup.path() + "/" + key);
+  }
+  for (int i = 0; i < 30; ++i) ASSERT_TRUE(disk->remove("k" + std::to_string(i), kWanted));
+  for (int i = 0; i < 90; ++i) ASSERT_TRUE(disk->replace("new" + std::to_string(i), Blob("n"), kWanted));
+  for (int i = 0; i < 30; ++i) {
+    const std::string key = "k" + std::to_string(i);
+    EXPECT_TRUE(contents(backup.path() + "/" + key).ends_with("\n" + key)) << key;
+  }
 }
 
 // A disk after a power failure: of every file any state that it had since everything was last
@@ -443,7 +489,8 @@ TEST(FileStoreLog, a_file_that_never_got_its_name_leaves_what_was_before) {
   open_disk(dir.path()).reset();
   {
     UniqueFd root(::open(dir.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    auto log = FileLog::create(root.get(), kOtherBoot, std::make_shared<SyncHealth>());
+    auto log = FileLog::create(root.get(), kOtherBoot, std::make_shared<SyncHealth>(),
+                               [](const auto&) { return 0; });
     ASSERT_TRUE(log) << log.error().message;
     for (const LogRecord& record :
          {LogRecord{LogRecord::Kind::kPut, "k", "11111111111111111111111111111111", "small"},

@@ -1,33 +1,37 @@
 #include "store/file_spares.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 namespace celld {
 
-void SpareFiles::add(int session_fd, SpareFile file) {
+void SpareFiles::add(int session_fd, std::string name, uint64_t bytes) {
   {
     std::lock_guard lock(mutex_);
-    if (file.bytes <= kBytesMax && files_.size() < kFilesMax) {
-      files_.push_back(std::move(file));
+    if (bytes <= kFileBytesMax && files_.size() < kFilesMax && bytes_ + bytes <= kBytesMax) {
+      files_.push_back({std::move(name), bytes});
+      bytes_ += bytes;
       return;
     }
   }
-  ::unlinkat(session_fd, file.name.c_str(), 0);
+  ::unlinkat(session_fd, name.c_str(), 0);
 }
 
-std::optional<SpareFile> SpareFiles::take() {
+std::optional<std::string> SpareFiles::take() {
   std::lock_guard lock(mutex_);
   if (files_.empty()) return std::nullopt;
-  SpareFile file = std::move(files_.back());
+  std::string name = std::move(files_.back().name);
+  bytes_ -= files_.back().bytes;
   files_.pop_back();
-  return file;
+  return name;
 }
 
-void SpareFiles::clear(int session_fd) {
+bool SpareFiles::clear(int session_fd) {
   std::lock_guard lock(mutex_);
-  for (const auto& file : files_) ::unlinkat(session_fd, file.name.c_str(), 0);
+  if (files_.empty()) return false;
+  for (const File& file : files_) ::unlinkat(session_fd, file.name.c_str(), 0);
   files_.clear();
+  bytes_ = 0;
+  return true;
 }
 
 }  // namespace celld

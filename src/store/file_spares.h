@@ -2,8 +2,6 @@
 // fraction of a new file.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -12,26 +10,27 @@
 
 namespace celld {
 
-struct SpareFile {
-  std::string name;  // in the session's directory
-  uint64_t bytes = 0;
-};
-
-// Any thread.
+// Names in the directory of the session. Any thread.
 class SpareFiles {
  public:
   static constexpr size_t kFilesMax = 4096;
-  static constexpr uint64_t kBytesMax = 256u << 10;
+  static constexpr uint64_t kFileBytesMax = 256u << 10;
+  static constexpr uint64_t kBytesMax = 64u << 20;  // together
 
-  // Keeps the file, or removes it when it is large or there are enough.
-  void add(int session_fd, SpareFile file);
-  std::optional<SpareFile> take();
-  // Removes all.
-  void clear(int session_fd);
+  // Keeps a file of so many bytes, or removes it when that is too much.
+  void add(int session_fd, std::string name, uint64_t bytes);
+  std::optional<std::string> take();
+  // Removes all; false when there was none.
+  bool clear(int session_fd);
 
  private:
+  struct File {
+    std::string name;
+    uint64_t bytes;
+  };
   std::mutex mutex_;
-  std::vector<SpareFile> files_;
+  std::vector<File> files_;
+  uint64_t bytes_ = 0;
 };
 
 }  // namespace celld
