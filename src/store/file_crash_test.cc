@@ -274,6 +274,75 @@ TEST(FileCrash, killed_before_each_system_call_with_a_log_leaves_whole_objects) 
   EXPECT_GE(kills, 40u);
 }
 
+// Stops a process before its `stop_before`th call of renameat or renameat2, where it has the lock
+// of the key it writes to, and lets it go on when `meanwhile` is done. Its exit code.
+int run_stopped(size_t stop_before, const std::function<int()>& child,
+                const std::function<void()>& meanwhile) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+    ::raise(SIGSTOP);
+    ::_exit(child());
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+  ::ptrace(PTRACE_SETOPTIONS, pid, nullptr, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
+  size_t renames = 0;
+  while (true) {
+    if (::ptrace(PTRACE_SYSCALL, pid, nullptr, 0) != 0) break;
+    if (::waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status)) break;
+    __ptrace_syscall_info info{};
+    if (::ptrace(PTRACE_GET_SYSCALL_INFO, pid, sizeof info, &info) <= 0) continue;
+    if (info.op != PTRACE_SYSCALL_INFO_ENTRY) continue;
+    if (info.entry.nr != SYS_renameat2 && info.entry.nr != SYS_renameat) continue;
+    if (++renames == stop_before) meanwhile();
+  }
+  EXPECT_TRUE(WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+// A process that is stopped while it has a lock must not keep others from the keys of that lock,
+// and must not undo what they did when it goes on.
+TEST(FileCrash, a_process_that_is_stopped_with_a_lock_is_gone_on_without) {
+  using std::chrono::milliseconds;
+  for (const char* what : {"swap", "put", "remove"}) {
+    SCOPED_TRACE(what);
+    TempDir dir;
+    auto disk = *FileDisk::open(dir.path(), Fsync::kOn, this_boot(), milliseconds(50));
+    const Version version = disk->create("k", Blob(kOld), kWanted).version;
+    ASSERT_TRUE(disk->replace("other", Blob(kOld), kWanted));
+    const std::string operation = what;
+    int exit_code = run_stopped(
+        1,
+        [&] {
+          auto mine = open_disk(dir.path(), Fsync::kOn);
+          bool done = false;
+          if (operation == "swap") {
+            done = mine->swap("k", Blob("late"), version, kWanted).outcome == SwapOutcome::kApplied;
+          } else if (operation == "put") {
+            done = mine->replace("k", Blob("late"), kWanted).has_value();
+          } else {
+            done = mine->remove("k", kWanted).has_value();
+          }
+          // Nor does anything else it does count, whichever key.
+          const bool more =
+              mine->replace("other", Blob("late"), kWanted).has_value() ||
+              mine->create("new", Blob("late"), kWanted).outcome == SwapOutcome::kApplied;
+          return (done ? 1 : 0) + (more ? 2 : 0);
+        },
+        [&] {
+          EXPECT_EQ(disk->swap("k", Blob(kNew), version, kWanted).outcome, SwapOutcome::kApplied);
+          EXPECT_EQ(content(*disk, "k"), kNew);
+        });
+    EXPECT_EQ(exit_code, 0)
+        << "it says that it has done what it was stopped in, or something since";
+    EXPECT_EQ(content(*disk, "k"), kNew);
+    EXPECT_EQ(content(*disk, "other"), kOld);
+    EXPECT_EQ(content(*disk, "new"), "");
+    EXPECT_TRUE(disk->remove("k", kWanted));
+  }
+}
+
 TEST(FileCrash, killed_before_each_system_call_of_the_first_opening_leaves_a_store) {
   size_t kills = 0;
   for (size_t number = 1;; ++number) {

@@ -1,5 +1,6 @@
 #include "store/file_dirs.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,6 +23,22 @@ Error errno_error(std::string_view what, int errno_value) {
   return Error::make(refused ? ErrorCode::kForbidden : ErrorCode::kUnavailable, message);
 }
 
+Result<std::vector<std::string>> names_in(int dir_fd) {
+  int fd = ::openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return fail(errno_error("cannot be read", errno));
+  std::unique_ptr<DIR, int (*)(DIR*)> dir(::fdopendir(fd), ::closedir);
+  std::vector<std::string> names;
+  while (true) {
+    errno = 0;
+    dirent* entry = ::readdir(dir.get());
+    if (entry == nullptr) break;
+    std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  if (errno != 0) return fail(errno_error("cannot be read", errno));
+  return names;
+}
+
 Result<void> SyncHealth::check() const {
   const int failed = errno_.load();
   if (failed == 0) return {};
@@ -30,7 +47,8 @@ Result<void> SyncHealth::check() const {
 
 Result<void> DirHandle::sync() {
   if (fsync_ == Fsync::kOff) return {};
-  return group_.wait(group_.changed(), *health_, [this] { return ::fsync(fd_.get()) == 0 ? 0 : errno; });
+  return group_.wait(group_.changed(), *health_,
+                     [this] { return ::fsync(fd_.get()) == 0 ? 0 : errno; });
 }
 
 DirCache::DirCache(UniqueFd root, Fsync fsync, std::shared_ptr<SyncHealth> health,

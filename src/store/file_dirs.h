@@ -42,6 +42,9 @@ class UniqueFd {
 // The Error for `errno_value`: kForbidden for permissions, kUnavailable for the rest.
 Error errno_error(std::string_view what, int errno_value);
 
+// The names in a directory, without "." and "..". Errors say that it cannot be read.
+Result<std::vector<std::string>> names_in(int dir_fd);
+
 // Whether an fsync has failed. From then on nothing is known about what is durable, and what a read
 // shows may be lost by a power failure: the store refuses everything until the process restarts.
 class SyncHealth {
@@ -67,8 +70,8 @@ class GroupSync {
     std::lock_guard lock(mutex_);
     return changed_;
   }
-  // Blocks until the change with that number and all before it are durable, if need be by `sync`, which answers
-  // 0 or an errno. After a failure the store's health is gone.
+  // Blocks until the change with that number and all before it are durable, if need be by `sync`,
+  // which answers 0 or an errno. After a failure the store's health is gone.
   template <class Sync>
   Result<void> wait(uint64_t change, SyncHealth& health, Sync sync) {
     std::unique_lock lock(mutex_);

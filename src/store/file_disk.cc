@@ -156,6 +156,14 @@ Result<ObjectHeader> read_header(int objects_fd, std::string_view key) {
                     [](OpenObject& object) -> Result<ObjectHeader> { return object.header; });
 }
 
+Error removed_error() { return Error::unavailable("the directory is removed again and again"); }
+
+Error expelled_error() {
+  return Error::unavailable(
+      "this process kept a lock for long, as one that is stopped does, and another went on without "
+      "it; restart");
+}
+
 Error abandoned_error() { return Error::deadline("the deadline passed before the write began"); }
 
 enum class Published { kYes, kExists, kDirectoryGone };
@@ -271,6 +279,7 @@ class FileDisk::Write {
 
 Result<FileDisk::Write> FileDisk::begin_write(std::string_view key, const Abandoned& abandoned) {
   TRY(health_->check());
+  if (expelled()) return fail(expelled_error());
   auto stripe = stripes_.lock(key);
   if (abandoned.load(std::memory_order_relaxed)) return fail(abandoned_error());
   // Chosen under the stripe, so that the records of a key are in the order of its writes.
@@ -296,7 +305,7 @@ Result<void> FileDisk::log_intent(Write& write, LogRecord::Kind kind, std::strin
 Result<void> FileDisk::make_durable(const Write& write, const Temp* temp, DirHandle& dir) {
   // Whoever opens the directory makes everything durable after the word and before it drops the
   // log: if the word has not changed by now, the effect is either in the log or durable.
-  if (write.logged && logger_.keeps(*write.log)) return {};
+  if (write.logged && keeps(*write.log)) return {};
   if (fsync_ == Fsync::kOn && temp != nullptr && !temp->synced && ::fsync(temp->fd.get()) != 0) {
     const int failed = errno;
     health_->fail(failed);
@@ -312,7 +321,7 @@ Result<std::shared_ptr<FileLog>> FileDisk::current_log() {
   if (fsync_ == Fsync::kOff) return none;
   std::lock_guard lock(logger_.mutex);
   // Whoever opened the directory meanwhile ends the log as well, but may die on the way.
-  if (logger_.log && !logger_.keeps(*logger_.log)) TRY(end_log());
+  if (logger_.log && !keeps(*logger_.log)) TRY(end_log());
   if (logger_.log || ++logger_.writes < kLookWrites) return logger_.log;
   const auto now = std::chrono::steady_clock::now();
   if (now - logger_.looked < kLookEvery) return none;
@@ -326,7 +335,7 @@ Result<std::shared_ptr<FileLog>> FileDisk::current_log() {
                              [this](const auto& keys) { return settle(keys); });
   if (!log) return none;
   logger_.log = std::move(*log);
-  logger_.word.store(logger_.log->epoch());
+  table_.set_logger(logger_.log->epoch());
   return logger_.log;
 }
 
@@ -474,24 +483,6 @@ Result<FileDisk::Temp> FileDisk::write_temp(const Blob& body, const Write& write
   return temp;
 }
 
-Result<UniqueFd> FileDisk::lock_key(std::string_view key, const Abandoned& abandoned) {
-  char name[8];
-  ::snprintf(name, sizeof name, "%02x", lock_number(key));
-  UniqueFd fd(::openat(locks_.get(), name, O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!fd) return fail(errno_error("open of a lock file", errno));
-  // A holder that is stopped must not take this thread with it: so no blocking flock.
-  auto pause = std::chrono::microseconds(50);
-  while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return fail(errno_error("flock", errno));
-    if (abandoned.load(std::memory_order_relaxed)) {
-      return fail(Error::deadline("another process held the lock of this key until the deadline"));
-    }
-    std::this_thread::sleep_for(pause);
-    pause = std::min(pause * 2, std::chrono::microseconds(5000));
-  }
-  return fd;
-}
-
 SwapResult FileDisk::create(std::string_view key, const Blob& body, const Abandoned& abandoned) {
   const KeyPath path = key_path(key);
   auto attempt = [&]() -> Result<SwapResult> {
@@ -516,7 +507,7 @@ SwapResult FileDisk::create(std::string_view key, const Blob& body, const Abando
       objects_->forget(path.directories);
       TRY_ASSIGN(dir, objects_->make(path.directories));
     }
-    return fail(Error::unavailable("the directory is removed again and again"));
+    return fail(expelled() ? expelled_error() : removed_error());
   };
   auto result = attempt();
   return result ? std::move(*result) : SwapResult::ambiguous(std::move(result).error());
@@ -551,7 +542,9 @@ SwapResult FileDisk::swap(std::string_view key, const Blob& body, const Version&
     bool exchanged = false;
     TRY_ASSIGN(Published done,
                publish_over(temp.dir, temp.name.c_str(), dir->fd(), path.leaf.c_str(), exchanged));
-    if (done != Published::kYes) return fail(Error::unavailable("the directory was removed"));
+    if (done != Published::kYes) {
+      return fail(expelled() ? expelled_error() : Error::unavailable("the directory was removed"));
+    }
     if (!exchanged) temp.published();
     lock = UniqueFd();
     TRY(make_durable(write, &temp, *dir));
@@ -591,7 +584,7 @@ Result<Version> FileDisk::put_in_place(Write& write, Temp& temp, const Abandoned
     }
     objects_->forget(path.directories);
   }
-  return fail(Error::unavailable("the directory is removed again and again"));
+  return fail(expelled() ? expelled_error() : removed_error());
 }
 
 struct FileDisk::Growing {
@@ -635,7 +628,7 @@ struct FileDisk::Removal {
   std::string_view key;
   std::shared_ptr<DirHandle> dir;  // null: nothing is there
   std::shared_ptr<FileLog> log;
-  std::optional<Temp> gone;        // the object's file
+  std::optional<Temp> gone;  // the object's file
 };
 
 // Unlike what is written, a removal may be visible before its record is durable: a power failure
@@ -661,6 +654,8 @@ Result<void> FileDisk::take_away(Removal& removal, const Abandoned& abandoned) {
     removal.gone.emplace(std::move(gone));
   } else if (errno != ENOENT) {
     return fail(errno_error("rename", errno));
+  } else if (expelled()) {
+    return fail(expelled_error());
   }
   return {};
 }
@@ -683,7 +678,7 @@ std::vector<Result<void>> FileDisk::remove_many(const std::vector<std::string>& 
     if (!outcomes[i] || !removal.dir) continue;
     // The first sync of a log is that of all.
     if (removal.log) outcomes[i] = removal.log->sync_all();
-    if (outcomes[i] && (!removal.log || !logger_.keeps(*removal.log))) {
+    if (outcomes[i] && (!removal.log || !keeps(*removal.log))) {
       const std::string directory = DirCache::join(removal.path.directories);
       auto known = synced.find(directory);
       if (known == synced.end()) known = synced.emplace(directory, removal.dir->sync()).first;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -16,8 +17,8 @@
 
 #include "base/result.h"
 #include "store/file_dirs.h"
+#include "store/file_locks.h"
 #include "store/file_log.h"
-#include "store/file_logger.h"
 #include "store/file_spares.h"
 #include "store/object_store.h"
 
@@ -45,9 +46,11 @@ class FileDisk {
  public:
   // Takes an empty or missing directory (whose parent exists) or one that a FileDisk made. Does
   // again what a log of another boot says, sweeps what dead processes left. Errors name `path` and
-  // the reason. `boot_id` differs from this_boot() in tests of a power failure.
-  static Result<std::unique_ptr<FileDisk>> open(const std::string& path, Fsync fsync,
-                                                std::string boot_id = this_boot());
+  // the reason. `boot_id` differs from this_boot() in tests of a power failure, `lock_patience` is
+  // how long another process may keep the lock of a key.
+  static Result<std::unique_ptr<FileDisk>> open(
+      const std::string& path, Fsync fsync, std::string boot_id = this_boot(),
+      std::chrono::milliseconds lock_patience = LockPatience::kMax);
   // The same for all who share a directory, named alike, in this process: two would not be alone.
   static Result<std::shared_ptr<FileDisk>> share(const std::string& path, Fsync fsync);
   ~FileDisk();
@@ -78,7 +81,8 @@ class FileDisk {
   struct Temp;
   class Write;
 
-  FileDisk(std::string path, Fsync fsync, std::string boot_id);
+  FileDisk(std::string path, Fsync fsync, std::string boot_id,
+           std::chrono::milliseconds lock_patience);
   Result<void> claim_directory();
   Result<void> enter();
   Result<void> retire_log();
@@ -103,7 +107,13 @@ class FileDisk {
   Result<void> fill_temp(Temp& temp, std::string_view body, bool sync);
   Result<Temp> write_temp(const Blob& body, const Write& write);
   Result<Version> put_in_place(Write& write, Temp& temp, const Abandoned& abandoned);
+  Result<UniqueFd> try_lock(uint32_t number);
   Result<UniqueFd> lock_key(std::string_view key, const Abandoned& abandoned);
+  Result<void> expel_holder(uint32_t number);
+  Result<bool> disarm(uint64_t session);
+  bool expelled() const;
+  // Nobody has opened the directory since this process began that log: what it says is kept.
+  bool keeps(const FileLog& log) const { return table_.logger() == log.epoch(); }
   void remove_empty_directories(std::vector<std::string> path);
 
   const std::string path_;
@@ -113,12 +123,15 @@ class FileDisk {
   UniqueFd locks_;
   UniqueFd temps_;
   UniqueFd session_;  // holds a lock for as long as this process lives
-  std::string session_name_;
+  uint64_t session_number_ = 0;
+  std::string session_name_;  // its hex digits
   std::atomic<uint64_t> temp_count_{0};
   const std::shared_ptr<SyncHealth> health_ = std::make_shared<SyncHealth>();
   PublishedKeys published_;
   std::unique_ptr<DirCache> objects_;
   KeyStripes stripes_;
+  SharedTable table_;
+  LockPatience patience_;
   Logger logger_;
   SpareFiles spares_;
 };

@@ -31,27 +31,10 @@ constexpr int kSessionTriesMax = 32;
 constexpr std::chrono::milliseconds kOpenPatience{30'000};
 constexpr std::chrono::milliseconds kClosePatience{1'000};
 
-std::string random_name() {
-  char raw[8];
-  CHECK(::getrandom(raw, sizeof raw, 0) == sizeof raw) << "getrandom failed";
-  return hex_lower(std::string_view(raw, sizeof raw));
-}
-
-// The names in a directory, without "." and "..".
-Result<std::vector<std::string>> names_in(int dir_fd) {
-  int fd = ::openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return fail(errno_error("cannot be read", errno));
-  std::unique_ptr<DIR, int (*)(DIR*)> dir(::fdopendir(fd), ::closedir);
-  std::vector<std::string> names;
-  while (true) {
-    errno = 0;
-    dirent* entry = ::readdir(dir.get());
-    if (entry == nullptr) break;
-    std::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
-  }
-  if (errno != 0) return fail(errno_error("cannot be read", errno));
-  return names;
+uint64_t random_number() {
+  uint64_t number;
+  CHECK(::getrandom(&number, sizeof number, 0) == sizeof number) << "getrandom failed";
+  return number;
 }
 
 Result<void> sync_fd(int fd, Fsync mode) {
@@ -102,7 +85,7 @@ Result<bool> marker_present(int root, bool& older) {
 }
 
 Result<void> write_marker(int root, Fsync mode) {
-  const std::string temp = std::string(kMarkerTempPrefix) + random_name();
+  const std::string temp = std::string(kMarkerTempPrefix) + std::to_string(random_number());
   UniqueFd fd(::openat(root, temp.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!fd) return fail(errno_error("cannot be written", errno));
   if (::write(fd.get(), kMarkerText.data(), kMarkerText.size()) !=
@@ -130,24 +113,29 @@ Result<UniqueFd> open_part(int root, const char* name) {
 
 }  // namespace
 
-FileDisk::FileDisk(std::string path, Fsync fsync, std::string boot_id)
-    : path_(std::move(path)), fsync_(fsync), boot_id_(std::move(boot_id)) {}
+FileDisk::FileDisk(std::string path, Fsync fsync, std::string boot_id,
+                   std::chrono::milliseconds lock_patience)
+    : path_(std::move(path)),
+      fsync_(fsync),
+      boot_id_(std::move(boot_id)),
+      patience_(lock_patience) {}
 
 FileDisk::~FileDisk() {
-  if (logger_.log && logger_.keeps(*logger_.log)) {
+  if (logger_.log && keeps(*logger_.log)) {
     // A log that stays is dropped by the next process that opens the directory.
     auto open_lock = OpenLock::take(locks_.get(), kClosePatience);
-    if (open_lock && logger_.keeps(*logger_.log)) (void)end_log();
+    if (open_lock && keeps(*logger_.log)) (void)end_log();
   }
   if (session_) spares_.clear(session_.get());
   if (session_) ::unlinkat(temps_.get(), session_name_.c_str(), AT_REMOVEDIR);
 }
 
 Result<std::unique_ptr<FileDisk>> FileDisk::open(const std::string& path, Fsync fsync,
-                                                 std::string boot_id) {
+                                                 std::string boot_id,
+                                                 std::chrono::milliseconds lock_patience) {
   const std::string where = "directory '" + path + "'";
   if (!path.starts_with('/')) return fail(Error::invalid(where + ": not an absolute path"));
-  std::unique_ptr<FileDisk> disk(new FileDisk(path, fsync, std::move(boot_id)));
+  std::unique_ptr<FileDisk> disk(new FileDisk(path, fsync, std::move(boot_id), lock_patience));
   if (auto claimed = disk->claim_directory(); !claimed) {
     return fail(claimed.error().at(where));
   }
@@ -182,7 +170,7 @@ Result<void> FileDisk::enter() {
 // Ends whatever log there is, of a process that lives, is stopped or is dead: everything that was
 // acknowledged is durable in the object tree afterwards.
 Result<void> FileDisk::retire_log() {
-  logger_.word.store(0);
+  table_.set_logger(0);
   auto bytes = read_file(root_.get(), FileLog::kName, 2 * FileLog::kHalfBytes);
   if (!bytes && bytes.error().code != ErrorCode::kNotFound) return fail(std::move(bytes).error());
   if (bytes) {
@@ -206,6 +194,7 @@ Result<void> FileDisk::retire_log() {
 
 // Whether no other process has the directory open. Under the open lock.
 Result<bool> FileDisk::alone() {
+  if (expelled()) return false;
   TRY_ASSIGN(auto sessions, names_in(temps_.get()));
   for (const auto& name : sessions) {
     if (name == session_name_) continue;
@@ -254,14 +243,15 @@ Result<void> FileDisk::claim_directory() {
   TRY_ASSIGN(locks_, open_part(root_.get(), "locks"));
   TRY_ASSIGN(temps_, open_part(root_.get(), "tmp"));
   TRY(sync_fd(root_.get(), fsync_));
-  TRY_ASSIGN(logger_.word, LoggerWord::map(locks_.get()));
+  TRY_ASSIGN(table_, SharedTable::map(locks_.get()));
   objects_ = std::make_unique<DirCache>(std::move(objects), fsync_, health_, kDirsOpenMax);
   return {};
 }
 
 Result<void> FileDisk::start_session() {
   for (int tries = 0; tries < kSessionTriesMax; ++tries) {
-    session_name_ = random_name();
+    session_number_ = random_number();
+    session_name_ = session_name(session_number_);
     if (::mkdirat(temps_.get(), session_name_.c_str(), 0777) != 0) {
       return fail(errno_error("cannot make a directory in 'tmp'", errno));
     }

@@ -97,8 +97,8 @@ class FileLog {
 
   struct Half {
     uint64_t generation = 0;
-    size_t entries = 0;   // whose effect may be incomplete
-    bool settled = true;  // every effect is durable: the half can be written again
+    size_t entries = 0;                    // whose effect may be incomplete
+    bool settled = true;                   // every effect is durable: the half can be written again
     std::unordered_set<std::string> keys;  // of its records, until it is settled
   };
   struct Appended {
@@ -125,7 +125,7 @@ class FileLog {
   std::condition_variable changed_;
   std::array<Half, 2> halves_;
   size_t active_ = 0;
-  size_t used_ = 0;                    // bytes of the active half
+  size_t used_ = 0;  // bytes of the active half
   bool stopping_ = false;
   std::thread settler_;
 };

@@ -234,7 +234,8 @@ TEST(FileStoreLog, a_process_that_dies_while_it_opens_the_directory_leaves_no_ol
   auto disk = open_disk(dir.path());
   get_log(*disk, dir.path());
   ASSERT_TRUE(disk->replace("k", Blob("old"), kWanted));
-  std::ofstream(dir.path() + "/locks/logger", std::ios::binary | std::ios::in) << std::string(8, '\0');
+  std::ofstream(dir.path() + "/locks/table", std::ios::binary | std::ios::in)
+      << std::string(8, '\0');
   ASSERT_TRUE(disk->replace("k", Blob("new"), kWanted));
   TempDir after;
   fs::copy(dir.path(), after.path(), fs::copy_options::recursive);
@@ -252,7 +253,8 @@ TEST(FileStoreLog, a_file_that_has_another_name_elsewhere_is_not_written_again) 
     fs::create_hard_link(dir.path() + "/objects/" + key + "@", backup.path() + "/" + key);
   }
   for (int i = 0; i < 30; ++i) ASSERT_TRUE(disk->remove("k" + std::to_string(i), kWanted));
-  for (int i = 0; i < 90; ++i) ASSERT_TRUE(disk->replace("new" + std::to_string(i), Blob("n"), kWanted));
+  for (int i = 0; i < 90; ++i)
+    ASSERT_TRUE(disk->replace("new" + std::to_string(i), Blob("n"), kWanted));
   for (int i = 0; i < 30; ++i) {
     const std::string key = "k" + std::to_string(i);
     EXPECT_TRUE(contents(backup.path() + "/" + key).ends_with("\n" + key)) << key;
