@@ -125,6 +125,10 @@ LogSink dev_log() {
 }  // namespace
 
 int run_dev(const DevOptions& options) {
+  if (Result<void> enough = check_file_limit(); !enough) {
+    print_error(enough.error());
+    return kExitFailure;
+  }
   Result<WorkerConfig> config = load_project(options.project, options.config);
   if (!config) {
     print_error(config.error());

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "cli/commands.h"
+#include "cli/project.h"
 #include "cli/serve.h"
 #include "cli/settings.h"
 
@@ -50,6 +51,10 @@ Task<Result<void>> begin(Serve& serve, std::string ip) {
 }  // namespace
 
 int run_node(const NodeOptions& options) {
+  if (Result<void> enough = check_file_limit(); !enough) {
+    print_error(enough.error());
+    return kExitFailure;
+  }
   ServeOptions serve_options;
   serve_options.bucket = options.bucket.url;
   serve_options.store = store_options(options.bucket);

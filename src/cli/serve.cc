@@ -43,6 +43,20 @@ size_t raise_file_limit() {
   return static_cast<size_t>(std::min(limit.rlim_cur, kEnough));
 }
 
+}  // namespace
+
+Result<void> check_file_limit() {
+  // Threads, directories and connections of the bucket need about 200, and half are for clients.
+  constexpr size_t kFilesMin = 512;
+  const size_t files = raise_file_limit();
+  if (files >= kFilesMin) return {};
+  return fail(Error::invalid("at most " + std::to_string(files) +
+                             " files may be open here and celld needs " + std::to_string(kFilesMin) +
+                             ": raise the hard limit (ulimit -Hn, LimitNOFILE=, --ulimit nofile=)"));
+}
+
+namespace {
+
 // Half of the files are for the bucket and for databases, so that clients, however many they are,
 // cannot make the lease run out.
 ServeOptions within_file_limit(ServeOptions options) {

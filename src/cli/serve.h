@@ -28,6 +28,10 @@ struct ServeOptions {
   NodeConfig node;
 };
 
+// Raises the limit of open files as far as it goes. kInvalid when that is not enough to serve; to be
+// called before anything is opened.
+Result<void> check_file_limit();
+
 // Lives on the thread that calls run(): it becomes the control thread.
 class Serve {
  public:

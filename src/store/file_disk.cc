@@ -360,6 +360,8 @@ Result<void> FileDisk::end_log() {
 // Syncs what has a name now, and the directories of all. Only what the keys stand for: the file
 // system may be full of what others wrote.
 int FileDisk::settle(const std::unordered_set<std::string>& keys) {
+  // What cannot be opened (too many files are) can be synced all the same.
+  auto sync_everything = [this] { return ::syncfs(root_.get()) == 0 ? 0 : errno; };
   std::unordered_set<std::string> directories;
   for (const std::string& key : keys) {
     const KeyPath path = key_path(key);
@@ -367,13 +369,13 @@ int FileDisk::settle(const std::unordered_set<std::string>& keys) {
     const std::string file = directory.empty() ? path.leaf : directory + "/" + path.leaf;
     directories.insert(directory.empty() ? "." : directory);
     UniqueFd fd(::openat(objects_->root_fd(), file.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-    if (!fd && errno != ENOENT && errno != ENOTDIR) return errno;
+    if (!fd && errno != ENOENT && errno != ENOTDIR) return sync_everything();
     if (fd && ::fsync(fd.get()) != 0) return errno;
   }
   for (const std::string& directory : directories) {
     UniqueFd fd(
         ::openat(objects_->root_fd(), directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd && errno != ENOENT && errno != ENOTDIR) return errno;
+    if (!fd && errno != ENOENT && errno != ENOTDIR) return sync_everything();
     if (fd && ::fsync(fd.get()) != 0) return errno;
   }
   return 0;

@@ -1,7 +1,7 @@
 // Bad input of any kind gets a clear error that names what and where, and loses nothing.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { request } from "node:http";
 import { connect } from "node:net";
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -56,6 +56,14 @@ describe("a bucket that is none", { skip, concurrency: 2 }, () => {
       assert.match(stderr, new RegExp(escaped(address)));
     }
   });
+
+  for (const command of [["--bucket", "file:///none"], ["dev", "examples/counter"]]) {
+    test(`too_few_files_for_${command[0].replace("--", "")}_are_named_at_the_start`, () => {
+      const said = spawnSync("sh", ["-c", 'ulimit -n 256; exec "$@"', "sh", binary, ...command], { encoding: "utf8", timeout: 10_000 });
+      assert.equal(said.status, 1, said.stderr);
+      assert.match(said.stderr, /at most 256 files .* needs 512: raise/);
+    });
+  }
 
   test("a_setting_out_of_range_is_named", async () => {
     for (const [name, value] of [["CELLD_TTL_MS", "5"], ["CELLD_TTL_MS", "soon"], ["CELLD_LOOPS", "-1"], ["CELLD_HEAP_LIMIT_MB", "1"]]) {
