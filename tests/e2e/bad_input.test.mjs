@@ -331,7 +331,7 @@ describe("requests", { skip }, () => {
     const folder = makeProject(join(scratch(), "project"), bodies);
     const port = await freePort();
     const args = ["dev", folder, "--port", String(port), "--data", join(scratch(), "data"), "--no-watch"];
-    const run = spawn("sh", ["-c", `ulimit -n 300 && exec "$0" "$@"`, binary, ...args], {
+    const run = spawn("sh", ["-c", `ulimit -n 512 && exec "$0" "$@"`, binary, ...args], {
       stdio: ["ignore", "ignore", "pipe"],
       env: { ...process.env, CELLD_TTL_MS: "3000", CELLD_LOOPS: "1" },
     });
@@ -340,7 +340,7 @@ describe("requests", { skip }, () => {
     run.stderr.setEncoding("utf8").on("data", (text) => (stderr += text));
     const fine = () => fetch(`http://127.0.0.1:${port}/`).then((r) => r.text(), () => "");
     await until(() => `ready: ${stderr}`, async () => (await fine()) === "fine");
-    const sockets = Array.from({ length: 600 }, () => connect(port, "127.0.0.1").on("error", () => {}));
+    const sockets = Array.from({ length: 800 }, () => connect(port, "127.0.0.1").on("error", () => {}));
     t.after(() => sockets.forEach((socket) => socket.destroy()));
     // Twice the life of the lease: it is renewed all the while.
     for (const started = Date.now(); Date.now() - started < 6000; ) {
