@@ -20,6 +20,15 @@ bool worth_repeating(const Error& e) {
          e.code == ErrorCode::kOverloaded || e.code == ErrorCode::kCancelled;
 }
 
+// Whether there was time for it before the deadline. Ends early when `stopped` turns true.
+Task<bool> wait_in_time(World& world, const std::function<bool()>& stopped, Duration wait, Deadline deadline) {
+  constexpr Duration kLook = milliseconds(500);  // a node that stops waits no longer for this
+  MonoTime due = world.now() + wait;
+  if (due >= deadline.at) co_return false;
+  while (world.now() < due && !stopped()) co_await sleep_for(world, std::min(due - world.now(), kLook));
+  co_return true;
+}
+
 Error stopped_error(const std::string& key) {
   return Error::fenced(key + ": this node has stopped");
 }
@@ -37,9 +46,9 @@ Task<Result<T>> repeat(World& world, const std::function<bool()>& stopped, std::
     }
     Result<T> r = co_await attempt();
     if (r || !worth_repeating(r.error()) || deadline.cancelled()) co_return r;
-    Duration wait = backoff.next();
-    if (world.now() + wait >= deadline.at) co_return r;
-    co_await sleep_for(world, wait);
+    Duration wait = asked_pause(r.error()) + backoff.next();
+    bool in_time = co_await wait_in_time(world, stopped, wait, deadline);
+    if (!in_time) co_return r;
   }
 }
 
@@ -164,9 +173,9 @@ Task<Settled> Bucket::settle(std::string key, Blob body, Condition condition, De
     }
     if (again) {
       COVERAGE_MARK("throttled-write-repeated");
-      Duration wait = backoff.next();
-      if (world_.now() + wait >= deadline.at) co_return out;
-      co_await sleep_for(world_, wait);
+      Duration wait = asked_pause(out.error) + backoff.next();
+      bool in_time = co_await wait_in_time(world_, stopped_, wait, deadline);
+      if (!in_time) co_return out;
       continue;
     }
     // Refused: perhaps by an earlier attempt of our own. Ambiguous: perhaps applied.
@@ -200,8 +209,8 @@ Task<Settled> Bucket::settle(std::string key, Blob body, Condition condition, De
     if (!now_there) COVERAGE_MARK("ambiguous-swap-not-yet-applied");
     // Not yet applied, or not known, which is all that this proves: the same bytes once more.
     Duration wait = backoff.next();
-    if (world_.now() + wait >= deadline.at) co_return out;
-    co_await sleep_for(world_, wait);
+    bool in_time = co_await wait_in_time(world_, stopped_, wait, deadline);
+    if (!in_time) co_return out;
   }
 }
 

@@ -46,6 +46,13 @@ struct Settled {
 // Whether the store is throttling.
 inline bool asks_for_pause(const Error& error) { return error.retry_after_ms != 0; }
 
+// How long the store wants to be left alone (0: it does not), as far as it is heard: at most kPauseMax, since
+// a store that says an hour may be well again in a second, and commits wait.
+inline constexpr Duration kPauseMax = std::chrono::seconds(2);
+inline Duration asked_pause(const Error& error) {
+  return std::min<Duration>(std::chrono::milliseconds(error.retry_after_ms), kPauseMax);
+}
+
 // When a conditional write without an outcome is made again before anybody looks what became of
 // it. A store that throttles has most likely done nothing, and a look is throttled as well: then
 // the same bytes under the same condition are sent again, which can do no harm. After kMax in a
@@ -77,8 +84,8 @@ class Bucket {
   // with kFenced, or kUnsettled.
   Bucket(World& world, ObjectStore& store, Duration request_timeout, std::function<bool()> stopped);
 
-  // Repeated while the error is kUnavailable or kDeadline, until the deadline. Never kDeadline
-  // itself: the last error of the store is worth more.
+  // Repeated while the error is kUnavailable or kDeadline, until the deadline, not before the pause
+  // that the store asks for. Never kDeadline itself: the last error of the store is worth more.
   // `bytes`: how large the object is, if that is known.
   Task<Result<StoredObject>> get(std::string key, Deadline deadline, uint64_t bytes = 0);
   Task<Result<StoredObject>> get_range(std::string key, ByteRange range, Deadline deadline);

@@ -41,10 +41,11 @@ struct ThrottlingStore final : ObjectStore {
   ObjectStore& inner;
   int requests = 0;
   bool has_effect = false;  // although it says otherwise
+  uint32_t pause_ms = 1;
   bool refuses() { return ++requests % 2 == 1; }
   Error slow_down() const {
     Error error = Error::unavailable("503 SlowDown");
-    error.retry_after_ms = 1;
+    error.retry_after_ms = pause_ms;
     return error;
   }
 
@@ -80,6 +81,44 @@ TEST_F(BucketTest, a_store_that_refuses_every_other_request_gets_a_write_done_wi
   Settled s = fleet.run(throttled.settle("l", Blob("ours"), Condition::create(), node.deadline_in(seconds(20))));
   EXPECT_EQ(s.kind, Settled::kApplied) << "the second attempt was refused by the first";
   EXPECT_EQ(s.version, fleet.bucket.get("l")->version);
+}
+
+TEST_F(BucketTest, a_throttled_request_is_not_repeated_before_the_pause_that_the_store_asks_for_or_two_seconds) {
+  ThrottlingStore throttling(store);
+  Bucket throttled{node, throttling, seconds(2), [] { return false; }};
+  fleet.bucket.put("k", Blob("there"));
+  for (auto [asked_ms, heard] : {std::pair(1000u, seconds(1)), std::pair(3'600'000u, seconds(2))}) {
+    throttling.pause_ms = asked_ms;
+    const Duration jitter = std::chrono::milliseconds(500);  // of the first repetition, and the requests
+    MonoTime began = fleet.world.now();
+    EXPECT_TRUE(fleet.run(throttled.get("k", node.deadline_in(seconds(20)))));
+    EXPECT_GE(fleet.world.now() - began, heard) << "get, " << asked_ms << " ms";
+    EXPECT_LE(fleet.world.now() - began, heard + jitter) << "get, " << asked_ms << " ms";
+    began = fleet.world.now();
+    Settled s = fleet.run(throttled.settle("k" + std::to_string(asked_ms), Blob("ours"), Condition::create(),
+                                           node.deadline_in(seconds(20))));
+    EXPECT_EQ(s.kind, Settled::kApplied);
+    EXPECT_GE(fleet.world.now() - began, heard) << "write, " << asked_ms << " ms";
+    EXPECT_LE(fleet.world.now() - began, heard + jitter) << "write, " << asked_ms << " ms";
+  }
+  // A pause that the caller cannot wait for ends at once, with what the store said.
+  const MonoTime began = fleet.world.now();
+  auto late = fleet.run(throttled.get("k", node.deadline_in(seconds(1))));
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().message, "503 SlowDown");
+  EXPECT_LE(fleet.world.now() - began, Duration(seconds(1)));
+}
+
+TEST_F(BucketTest, a_node_that_stops_does_not_wait_for_a_pause_to_end) {
+  ThrottlingStore throttling(store);
+  throttling.pause_ms = 2000;
+  bool stopped = false;
+  Bucket throttled{node, throttling, seconds(2), [&] { return stopped; }};
+  fleet.world.call_at(fleet.world.now() + std::chrono::milliseconds(100), [&] { stopped = true; });
+  const MonoTime began = fleet.world.now();
+  Settled s = fleet.run(throttled.settle("k", Blob("ours"), Condition::create(), node.deadline_in(seconds(20))));
+  EXPECT_EQ(s.kind, Settled::kUnsettled);
+  EXPECT_LE(fleet.world.now() - began, Duration(seconds(1)));
 }
 
 // Answers 503 to every write although each has its effect: it must not be asked for ever.

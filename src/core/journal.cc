@@ -9,9 +9,11 @@ namespace celld {
 
 namespace {
 
-// From one slot to the next when the store begins to throttle, and at most.
-constexpr Duration kPaceMin = std::chrono::milliseconds(100);
+// From one slot to the next when the store begins to throttle, and at most. While fewer than
+// kGathered commits wait, so many times longer: a slot must save more requests than its repetitions cost.
+constexpr Duration kPaceMin = std::chrono::milliseconds(200);
 constexpr Duration kPaceMax = std::chrono::milliseconds(500);
+constexpr int64_t kGathered = 4;
 
 size_t bytes_of(const Commit& commit) {
   return commit.pages.size() * kPageSize + sizeof(Commit) + commit.cell.value.size();
@@ -67,9 +69,19 @@ void Journal::pump_soon() {
 
 void Journal::pump() {
   while (!writer_.empty() && in_flight_ < in_flight_max_ && lease_.has_authority()) {
-    if (world_.now() < next_slot_at_) {
+    if (throttled_in_flight_ > 0) {
+      // A slot is no proof without those before it, so that nothing is won by more requests.
+      COVERAGE_MARK("journal-waits-for-a-throttled-slot");
+      return;
+    }
+    const bool enough = held_.size() - packed_ >= size_t(kGathered);
+    const MonoTime due = paced_since_ + (enough ? pace_ : pace_ * kGathered);
+    if (world_.now() < due) {
       COVERAGE_MARK("journal-paced-by-throttling");
-      if (!std::exchange(pace_waits_, true)) tasks_.spawn(pump_at(next_slot_at_));
+      if (due < pump_due_) {
+        pump_due_ = due;
+        tasks_.spawn(pump_at(due));
+      }
       return;
     }
     // Bounded memory: nothing is sent while too much waits for a drain, which drop_drained() ends.
@@ -78,7 +90,7 @@ void Journal::pump() {
       COVERAGE_MARK("journal-waits-for-a-drain");
       return;
     }
-    next_slot_at_ = world_.now() + pace_;
+    paced_since_ = world_.now();
     Slot drained = lease_.drained();
     SlotWriter::Sealed sealed = writer_.seal(drained);
     Sent sent;
@@ -106,7 +118,8 @@ void Journal::pump() {
 
 Task<void> Journal::pump_at(MonoTime due) {
   co_await sleep_for(world_, due - world_.now());
-  pace_waits_ = false;
+  if (pump_due_ != due) co_return;  // another, that is earlier
+  pump_due_ = MonoTime::max();
   pump();
 }
 
@@ -115,7 +128,7 @@ void Journal::slot_done(bool throttled) {
   if (throttled) {
     pace_ = std::clamp(pace_ * 2, kPaceMin, kPaceMax);
   } else {
-    pace_ = pace_ / 2 < kPaceMin ? Duration(0) : pace_ / 2;
+    pace_ = pace_ * 3 / 4 < kPaceMin ? Duration(0) : pace_ * 3 / 4;
   }
 }
 
@@ -137,7 +150,10 @@ Task<void> Journal::create_slot(SlotWriter::Draft draft) {
   Settled settled;
   bool throttled = false;
   AttemptFailed failed = [this, &throttled, began = world_.now()](const Error& e) {
-    throttled = throttled || asks_for_pause(e);
+    if (!throttled && asks_for_pause(e)) {
+      throttled = true;
+      ++throttled_in_flight_;
+    }
     trouble_.failed(began, e.message);
   };
   for (;;) {
@@ -149,6 +165,7 @@ Task<void> Journal::create_slot(SlotWriter::Draft draft) {
     co_await sleep_for(world_, pause);
   }
   --in_flight_;
+  if (throttled) --throttled_in_flight_;
   slot_done(throttled);
   if (lease_.lost()) co_return;
   if (settled.kind == Settled::kRejected && !MUTANT("ignore-a-fence-in-the-way")) {

@@ -126,8 +126,9 @@ class Journal {
   bool pump_posted_ = false;
   // While the store throttles: the least time from one slot to the next, so that commits gather.
   Duration pace_{0};
-  MonoTime next_slot_at_;
-  bool pace_waits_ = false;
+  MonoTime paced_since_;                 // the latest slot
+  MonoTime pump_due_ = MonoTime::max();  // when pump_at() looks again
+  size_t throttled_in_flight_ = 0;       // slots that the store has refused and not taken yet
 
   Slot marked_;  // the drained mark in the newest durable slot
   Slot deleted_;

@@ -181,7 +181,9 @@ Task<bool> LeaseKeeper::renew() {
     if (swap.outcome == SwapOutcome::kAmbiguous) {
       last_trouble_ = swap.error.message;
       if (put_off_look.after(swap)) {
-        Deadline pause{world_.now() + backoff.next()};
+        // As long as the store asks, but with an eighth of what remains there are some thirty attempts.
+        Duration longest = std::max((authority_until_ - world_.now()) / 8, ttl_ / 200);
+        Deadline pause{world_.now() + std::min(asked_pause(swap.error) + backoff.next(), longest)};
         while (world_.now() < pause.at) {
           co_await wake_.wait_until(pause);
           if (lost_) co_return false;

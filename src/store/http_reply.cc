@@ -30,7 +30,7 @@ uint32_t retry_after_ms(const HttpReply& reply, bool throttled) {
   auto seconds = header ? parse_decimal(*header) : std::nullopt;
   constexpr uint64_t kSecondsMax = 3600;
   if (seconds && *seconds > 0) return static_cast<uint32_t>(std::min(*seconds, kSecondsMax) * 1000);
-  return throttled || reply.status == 429 ? 1 : 0;
+  return throttled || reply.status == 429 ? kPauseUnsaidMs : 0;
 }
 
 std::string range_header(ByteRange range) {

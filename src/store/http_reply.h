@@ -18,7 +18,9 @@ inline bool is_success(const HttpReply& reply) { return reply.status >= 200 && r
 std::optional<std::string_view> find_header(const HttpReply& reply, std::string_view name);
 
 // For Error::retry_after_ms: the header Retry-After in seconds, at most an hour. Stores throttle without
-// it, too: then 1 when `throttled`, or the status is 429. 0: no pause is asked for.
+// it, too, Amazon's among them: then kPauseUnsaidMs when `throttled`, or the status is 429. 0: no pause is
+// asked for.
+inline constexpr uint32_t kPauseUnsaidMs = 500;
 uint32_t retry_after_ms(const HttpReply& reply, bool throttled = false);
 
 // The value of the header Range. What reaches past the largest number is cut.

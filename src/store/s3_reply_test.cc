@@ -203,8 +203,8 @@ TEST(S3Throttling, asks_for_a_pause_with_or_without_saying_how_long) {
         .retry_after_ms;
   };
   EXPECT_EQ(pause(503, {{"retry-after", "2"}}, "SlowDown"), 2000u);
-  EXPECT_EQ(pause(503, {}, "SlowDown"), 1u);
-  EXPECT_EQ(pause(429, {}, "TooManyRequests"), 1u);
+  EXPECT_EQ(pause(503, {}, "SlowDown"), kPauseUnsaidMs);
+  EXPECT_EQ(pause(429, {}, "TooManyRequests"), kPauseUnsaidMs);
   EXPECT_EQ(pause(500, {}, "InternalError"), 0u);
 }
 

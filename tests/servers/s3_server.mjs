@@ -22,6 +22,8 @@
 //   --fail-before-effect=N       every Nth write is dropped without effect or reply
 //   --fail-after-effect=N        every Nth write has its effect, then the connection dies
 //   --error-500=N --throttle=N   every Nth request is answered 500, or 503 with Retry-After: 1
+//   --slow-down=P                a share of P of all requests, by chance, is answered 503 without effect
+//   --retry-after=S              with that Retry-After; 0: with none
 //   --loser-500                  500 instead of 412
 //   --no-batch-delete            501 for deletes of many keys
 //   --late-error                 every other upload is finished with 200 and an error in the body
@@ -37,7 +39,7 @@ const options = {
   region: "us-east-1", "delay-ms": 0, etags: "content", "if-match": "any", "list-max": 1000, spare: "",
   "ignore-conditions": false, "ignore-if-match": false, "ignore-if-none-match": false,
   "ignore-range": false, "stale-list": false, "no-such-key-on-create": false, "not-implemented": false, "no-etag": false,
-  "fail-before-effect": 0, "fail-after-effect": 0, "error-500": 0, throttle: 0, "loser-500": false,
+  "fail-before-effect": 0, "fail-after-effect": 0, "error-500": 0, throttle: 0, "slow-down": 0, "retry-after": 1, "loser-500": false,
   "no-batch-delete": false, "late-error": false,
 };
 
@@ -320,8 +322,9 @@ function act(request, target, body) {
   const bucket = buckets.get(bucket_name);
   ++requests_seen;
   if (!spared && every(options["error-500"], requests_seen)) throw new S3Error(500, "InternalError", "please try again");
-  if (!spared && every(options.throttle, requests_seen)) {
-    throw new S3Error(503, "SlowDown", "Please reduce your request rate.", { "retry-after": "1" });
+  if (!spared && (every(options.throttle, requests_seen) || Math.random() < options["slow-down"])) {
+    const pause = options["retry-after"] > 0 ? { "retry-after": String(options["retry-after"]) } : {};
+    throw new S3Error(503, "SlowDown", "Please reduce your request rate.", pause);
   }
   if (key === "") {
     if (request.method === "POST" && new Map(target.query).has("delete")) return delete_many(request, bucket, body);

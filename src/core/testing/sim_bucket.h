@@ -74,6 +74,7 @@ struct SimFaults {
   double lost_reply = 0;    // has its effect, no reply
   double refused = 0;       // an error reply, no effect
   double throttled = 0;     // 503 SlowDown, no effect
+  uint32_t throttled_pause_ms = 100;  // its Retry-After
   double failed_late = 0;   // an error reply, but the effect was there
   double duplicated = 0;    // arrives a second time, up to `duplicate_delay_max` later
   double slow = 0;          // takes up to `slow_max` longer
@@ -167,7 +168,7 @@ class SimStore final : public ObjectStore {
       answer(arrival + one_way(), failed(Error::unavailable(op + " " + key + ": 503 from the store")));
     } else if (root_.chance(faults.throttled)) {
       Error slow_down = Error::make(ErrorCode::kOverloaded, op + " " + key + ": 503 SlowDown");
-      slow_down.retry_after_ms = 100;
+      slow_down.retry_after_ms = faults.throttled_pause_ms;
       answer(arrival + one_way(), failed(std::move(slow_down)));
     } else {
       Duration back = one_way();
