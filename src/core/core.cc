@@ -54,7 +54,8 @@ class Core::Impl {
         releases_(world) {}
 
   Task<Result<void>> start();
-  Task<Result<Activation>> activate(CellId cell, Deadline deadline);
+  Task<Result<Activation>> activate(CellId cell, Deadline deadline, std::optional<OwnedElsewhere>* elsewhere,
+                                    MonoTime patience);
   void commit(Commit commit, EncodedCommit encoded);
   Task<Result<void>> release(CellId cell);
   Task<Result<void>> shutdown(Deadline deadline);
@@ -141,12 +142,13 @@ Task<Result<void>> Core::Impl::start() {
   co_return Result<void>{};
 }
 
-Task<Result<Activation>> Core::Impl::activate(CellId cell, Deadline deadline) {
+Task<Result<Activation>> Core::Impl::activate(CellId cell, Deadline deadline,
+                                              std::optional<OwnedElsewhere>* elsewhere, MonoTime patience) {
   if (!lease_.has_authority()) {
     Error e = Error::fenced(cell.value + ": this node has no authority");
     co_return fail(std::move(e));
   }
-  Result<Activation> result = co_await ownership_.activate(cell, deadline);
+  Result<Activation> result = co_await ownership_.activate(cell, deadline, elsewhere, patience);
   if (result && !lease_.has_authority()) {
     Error e = Error::fenced(cell.value + ": this node has lost its authority");
     co_return fail(std::move(e));
@@ -290,8 +292,9 @@ bool Core::has_authority() const { return impl_->lease().has_authority(); }
 const std::atomic<int64_t>& Core::authority_until_ns() const {
   return impl_->lease().authority_until_ns();
 }
-Task<Result<Activation>> Core::activate(CellId cell, Deadline deadline) {
-  return impl_->activate(std::move(cell), deadline);
+Task<Result<Activation>> Core::activate(CellId cell, Deadline deadline,
+                                        std::optional<OwnedElsewhere>* elsewhere, MonoTime patience) {
+  return impl_->activate(std::move(cell), deadline, elsewhere, patience);
 }
 void Core::commit(Commit commit, EncodedCommit encoded) {
   impl_->commit(std::move(commit), std::move(encoded));

@@ -30,7 +30,7 @@ struct CoreOptions {
   std::string name;  // for people
   std::string addr;  // where peers reach this node
   std::string probe_public_key;  // Ed25519, 64 hex digits; empty = does not answer probes
-  uint32_t peer_protocol = 0;
+  uint32_t peer_protocol = 0;  // cells of live nodes with another one are waited for
   std::string generation;        // the deployment it runs
   Duration lease_ttl = std::chrono::seconds(10);
   // A request to the bucket that has not answered by then counts as ambiguous or failed.
@@ -68,6 +68,13 @@ struct Activation {
   Epoch epoch;
   Txid txid;  // of the last commit in `image`; the next commit is txid + 1
   DatabaseImage image;
+};
+
+// A cell that another node keeps, which is alive and says where peers reach it.
+struct OwnedElsewhere {
+  NodeId node;
+  std::string addr;  // host:port
+  MonoTime until;    // its lease ends then at the earliest, unless a clock is wrong
 };
 
 enum class FenceReason : uint8_t {
@@ -155,9 +162,13 @@ class Core {
   // for until the deadline, then kNotOwner, which names the node; one of a dead node is taken
   // over. kFenced, kUnavailable, kDeadline, kCorrupt (names the object) otherwise.
   //
-  // Concurrent calls for a cell share one activation. When a deadline passes only the wait ends:
-  // the activation goes on and the next call finds what it reached.
-  Task<Result<Activation>> activate(CellId cell, Deadline deadline);
+  // With `elsewhere`, a cell of a live node that speaks our peer protocol is waited for only until
+  // `patience` (a point of the past: not at all): then kNotOwner, and who has it goes there.
+  //
+  // Concurrent calls for a cell share one activation, and what the first asked for. When a deadline passes
+  // only the wait ends: the activation goes on and the next call finds what it reached.
+  Task<Result<Activation>> activate(CellId cell, Deadline deadline,
+                                    std::optional<OwnedElsewhere>* elsewhere = nullptr, MonoTime patience = {});
 
   // Takes the next commit of an owned cell: `epoch` as activated, TXIDs dense. Ignored after a
   // fence. Its pages are shared, not copied. `encoded` is encode_commit(commit), which costs about

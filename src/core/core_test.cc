@@ -154,6 +154,43 @@ TEST(Core, cold_activation_of_a_released_cell_is_two_sequential_round_trips) {
   fleet.shut_down(b);
 }
 
+TEST(Core, who_asks_is_told_at_once_where_a_cell_lives) {
+  Fleet fleet(4);
+  CoreOptions routable;
+  routable.addr = "10.0.0.1:8788";
+  routable.peer_protocol = 1;
+  FleetNode& a = fleet.started("a", std::nullopt, routable);
+  ASSERT_TRUE(fleet.run(a.wake(kCell, seconds(5))));
+  auto find = [&fleet](FleetNode& n, std::optional<OwnedElsewhere>* out) -> Task<Result<void>> {
+    Deadline deadline = fleet.world.deadline_in(seconds(3));
+    auto activation = co_await n.core->activate(kCell, deadline, out);
+    if (!activation) co_return fail(activation.error());
+    co_return Result<void>{};
+  };
+  CoreOptions same;
+  same.peer_protocol = 1;
+  FleetNode& b = fleet.started("b", std::nullopt, same);
+  std::optional<OwnedElsewhere> found;
+  MonoTime before = fleet.world.now();
+  auto refused = fleet.run(find(b, &found));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kNotOwner);
+  EXPECT_LT(fleet.world.now() - before, milliseconds(100)) << "two reads, no wait";
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->node, NodeId("a"));
+  EXPECT_EQ(found->addr, "10.0.0.1:8788");
+  EXPECT_GT(found->until, fleet.world.now());
+  EXPECT_LE(found->until, fleet.world.now() + routable.lease_ttl);
+
+  CoreOptions other;
+  other.peer_protocol = 2;
+  FleetNode& c = fleet.started("c", std::nullopt, other);
+  std::optional<OwnedElsewhere> unknown;
+  EXPECT_FALSE(fleet.run(find(c, &unknown)));
+  EXPECT_FALSE(unknown) << "it speaks another protocol, so the cell is waited for";
+  for (FleetNode* n : {&a, &b, &c}) fleet.shut_down(*n);
+}
+
 TEST(Core, a_cell_of_a_live_node_is_refused_by_name_and_taken_after_its_release) {
   Fleet fleet(4);
   FleetNode& a = fleet.started("a");

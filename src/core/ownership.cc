@@ -33,6 +33,7 @@ Ownership::Ownership(World& world, Bucket& bucket, LeaseKeeper& lease, Journal& 
       recoverer_(recoverer),
       alarms_(alarms),
       self_(options.node),
+      peer_protocol_(options.peer_protocol),
       request_drain_(std::move(request_drain)),
       progress_(world),
       tasks_(world) {}
@@ -69,7 +70,8 @@ void Ownership::committed(const Commit& commit) {
   }
 }
 
-Task<Result<Activation>> Ownership::activate(CellId cell, Deadline deadline) {
+Task<Result<Activation>> Ownership::activate(CellId cell, Deadline deadline,
+                                             std::optional<OwnedElsewhere>* elsewhere, MonoTime patience) {
   for (;;) {
     std::shared_ptr<Pending> pending;
     if (auto it = pending_.find(cell); it != pending_.end()) {
@@ -87,6 +89,7 @@ Task<Result<Activation>> Ownership::activate(CellId cell, Deadline deadline) {
     if (!pending) {
       pending = std::make_shared<Pending>(world_);
       pending->until = deadline;
+      if (elsewhere) pending->patience = patience;
       pending_[cell] = pending;
       tasks_.spawn(run_activation(cell, pending));
     }
@@ -103,6 +106,7 @@ Task<Result<Activation>> Ownership::activate(CellId cell, Deadline deadline) {
     --pending->waiters;
     // A release that was asked for meanwhile has waited for this activation, and takes the cell now.
     bool given_up = *pending->result && being_released(cell) && !lease_.lost();
+    if (elsewhere) *elsewhere = pending->elsewhere;
     if (!given_up) co_return *pending->result;
     COVERAGE_MARK("activation-overtaken-by-a-release");
   }
@@ -287,7 +291,11 @@ Task<Result<void>> Ownership::claim(CellId cell, std::shared_ptr<Pending> pendin
         Duration pause = std::clamp<Duration>(left, milliseconds(10), kOwnerPoll);
         pause = std::chrono::duration_cast<Duration>(pause * (0.8 + 0.2 * world_.random_unit()));
         pause = std::max<Duration>(pause, milliseconds(5));
-        if (world_.now() + pause >= pending->until.at) {
+        bool reachable = !owner.record.addr.empty() && owner.record.peer_protocol == peer_protocol_;
+        if (reachable && world_.now() >= pending->patience) {
+          pending->elsewhere = OwnedElsewhere{current.node, owner.record.addr, world_.now() + left};
+        }
+        if (pending->elsewhere || world_.now() + pause >= pending->until.at) {
           Error e = Error::make(ErrorCode::kNotOwner, cell.value + ": owned by node " + current.node.value +
                                                           (owner.record.addr.empty()
                                                                ? std::string()

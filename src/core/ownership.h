@@ -44,7 +44,8 @@ class Ownership {
   Ownership(World& world, Bucket& bucket, LeaseKeeper& lease, Journal& journal, Recoverer& recoverer,
             AlarmKeeper& alarms, const CoreOptions& options, std::function<void()> request_drain);
 
-  Task<Result<Activation>> activate(CellId cell, Deadline deadline);
+  Task<Result<Activation>> activate(CellId cell, Deadline deadline, std::optional<OwnedElsewhere>* elsewhere,
+                                    MonoTime patience);
   Task<Result<void>> release(CellId cell);
 
   OwnedCell* find(const CellId& cell);
@@ -72,12 +73,14 @@ class Ownership {
     Deadline until;  // the latest deadline of those who wait
     unsigned waiters = 0;
     bool after_release = false;  // begins when the release under way has ended
+    MonoTime patience = MonoTime::max();  // with a live owner; then it is told who that is
+    std::optional<OwnedElsewhere> elsewhere;
     std::optional<Result<Activation>> result;
   };
 
   Task<void> run_activation(CellId cell, std::shared_ptr<Pending> pending);
   Task<void> forget_later(CellId cell, std::shared_ptr<Pending> pending);
-  // Makes the cell ours. kNotOwner when a live node keeps it.
+  // Makes the cell ours. kNotOwner when a live node keeps it; which one goes to `pending` if it asks.
   Task<Result<void>> claim(CellId cell, std::shared_ptr<Pending> pending,
                            std::optional<Result<LtxFile>>* fetched);
   struct Claimed {
@@ -100,6 +103,7 @@ class Ownership {
   Recoverer& recoverer_;
   AlarmKeeper& alarms_;
   const NodeId self_;
+  const uint32_t peer_protocol_;
   std::function<void()> request_drain_;
   std::unordered_map<CellId, std::unique_ptr<OwnedCell>> cells_;
   std::unordered_map<CellId, std::shared_ptr<Pending>> pending_;

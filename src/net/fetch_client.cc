@@ -78,7 +78,9 @@ class Call final : public FetchCall, public CurlCall, public std::enable_shared_
     if (refused_) {
       finish_curl(fail(std::move(*refused_)));
     } else if (code != CURLE_OK) {
-      finish_curl(fail(curl_error(code, detail_, name())));
+      Error e = curl_error(code, detail_, name());
+      if (sends_ == 0 && e.code != ErrorCode::kInvalid) e.retry = Retry::kNow;
+      finish_curl(fail(std::move(e)));
     } else if (!head_complete_) {  // to curl that is a reply
       finish_curl(fail(Error::unavailable(name() + ": the head of the reply is cut short")));
     } else {
@@ -260,8 +262,8 @@ class Call final : public FetchCall, public CurlCall, public std::enable_shared_
   // nothing twice.
   static int on_send(void* self, char*, char*, int, int) {
     auto& c = *static_cast<Call*>(self);
-    bool repeatable = (c.request_.method == "GET" || c.request_.method == "HEAD") &&
-                      !c.request_.pull && !c.request_.body;
+    bool repeatable = c.request_.repeatable || ((c.request_.method == "GET" || c.request_.method == "HEAD") &&
+                                                !c.request_.pull && !c.request_.body);
     if (++c.sends_ == 1 || repeatable) return CURL_PREREQFUNC_OK;
     c.refused_ =
         Error::unavailable(c.name() + ": the server closed the connection without a reply");

@@ -29,6 +29,10 @@ struct FetchRequest {
   Pull pull;
   std::optional<uint64_t> pull_bytes;  // how much will be pulled; without it the body is chunked
 
+  // The server tells a repetition apart, so the request may be sent again when a kept connection turns out
+  // to be dead. GET and HEAD without a body are repeatable in any case.
+  bool repeatable = false;
+
   // Asks for "br, gzip" unless the header block has its own accept-encoding, and undoes gzip,
   // deflate and br. The head is told as it came.
   bool decompress = true;
@@ -41,7 +45,8 @@ struct FetchHandlers {
   // The next piece, at most 256 KiB, never empty.
   std::move_only_function<void(Blob)> on_body;
   // A call without a complete reply ends with kUnavailable, kDeadline (connecting), kInvalid
-  // (malformed request or compressed data), or the error of the pull.
+  // (malformed request or compressed data), or the error of the pull. `retry` of the first two is kNow
+  // exactly when nothing of the request was sent.
   std::move_only_function<void(Result<void>)> on_end;
 };
 
