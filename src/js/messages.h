@@ -12,6 +12,7 @@
 
 #include "base/blob.h"
 #include "base/ids.h"
+#include "world/world.h"
 
 namespace celld::js {
 
@@ -24,6 +25,9 @@ inline constexpr uint32_t kOverloaded = 2;
 inline constexpr uint32_t kRemote = 4;
 inline constexpr uint32_t kObjectReset = 8;
 inline constexpr uint32_t kUnconfirmed = 16;  // a write may or may not have been stored
+// JavaScript does not see these.
+inline constexpr uint32_t kNotBegun = 32;   // nothing of the event has run
+inline constexpr uint32_t kElsewhere = 64;  // and it should be sent to wherever the object lives now
 
 // An Error as JavaScript sees it, on its way between isolates.
 struct JsError {
@@ -88,16 +92,26 @@ struct CellAddress {
   std::optional<std::string> name;  // what the id was made from, where the caller knows it
 };
 
+// How an event came here, when nodes pass it on.
+struct Journey {
+  bool from_peer = false;  // so it is not passed on
+  uint8_t sent = 0;        // how often to other nodes
+  NodeId refused_by;       // where it did not begin
+  std::optional<MonoTime> until;  // it waits for a node that is to be reached
+};
+
 struct CellFetch {
   HttpRequestMessage request;
   Reply<HttpResponseMessage> reply;
   std::shared_ptr<CallerLink> caller = nullptr;  // null: it waits for ever
+  Journey journey = {};
 };
 struct CellRpc {
   std::string method;
   Blob arguments;
   Reply<Blob> reply;
   std::shared_ptr<CallerLink> caller = nullptr;
+  Journey journey = {};
 };
 struct CellAlarm {
   uint32_t retry_count = 0;
@@ -106,6 +120,9 @@ struct CellAlarm {
   Reply<bool> reply;
 };
 using CellEvent = std::variant<CellFetch, CellRpc, CellAlarm>;
+
+// Of an event that may travel; null for an alarm.
+Journey* journey_of(CellEvent& event);
 
 // Ends an event that cannot run with an error.
 void fail_event(CellEvent& event, const JsError& error);

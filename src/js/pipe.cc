@@ -249,6 +249,12 @@ std::pair<PipeReader, PipeReader> tee(PipeReader source) {
   return {std::move(reader_a), std::move(reader_b)};
 }
 
+Journey* journey_of(CellEvent& event) {
+  if (auto* fetch = std::get_if<CellFetch>(&event)) return &fetch->journey;
+  if (auto* rpc = std::get_if<CellRpc>(&event)) return &rpc->journey;
+  return nullptr;
+}
+
 void fail_event(CellEvent& event, const JsError& error) {
   std::visit([&](auto& e) { if (e.reply) e.reply(std::unexpected(error)); }, event);
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "core/commit.h"
 #include "core/core.h"
@@ -13,14 +14,25 @@ namespace celld {
 
 class Loop;
 
+// What to do about a cell that is not this node's.
+enum class Claim : uint8_t {
+  kOwnedOnly,  // kNotOwner
+  kOrTell,     // claim it, or say which live node has it
+  kOrWait,     // the same, after a while in which its owner's lease may end or it may be released
+};
+
+struct Activated {
+  Result<Activation> result;
+  Txid proven;  // the newest commit of the cell that is proven by then
+  std::optional<OwnedElsewhere> elsewhere;
+};
+
 class Control {
  public:
   virtual ~Control() = default;
 
-  // Claims and restores; the answer comes on the control thread, with the newest commit of the cell that
-  // is proven then.
-  virtual void activate(CellId cell,
-                        std::move_only_function<void(Result<Activation>, Txid proven)> done) = 0;
+  // Claims and restores; the answer comes on the control thread.
+  virtual void activate(CellId cell, Claim claim, std::move_only_function<void(Activated)> done) = 0;
   virtual void commit(Commit commit) = 0;
   virtual void set_alarm(CellId cell, std::optional<WallMs> at) = 0;
   virtual void release(CellId cell, std::move_only_function<void(Result<void>)> done) = 0;

@@ -29,7 +29,28 @@ void pump_in(World& world, std::shared_ptr<HttpExchange> exchange, js::PipeWrite
   });
 }
 
+void collect(std::shared_ptr<HttpExchange> exchange, uint64_t bytes_max, std::shared_ptr<std::string> collected,
+             std::move_only_function<void(std::shared_ptr<HttpExchange>, Blob)> then) {
+  HttpExchange& e = *exchange;
+  e.read_body([exchange = std::move(exchange), bytes_max, collected = std::move(collected),
+               then = std::move(then)](Result<Blob> chunk) mutable {
+    if (!chunk) return;  // answered by the server, or the client has gone
+    if (chunk->empty()) return then(std::move(exchange), Blob(std::move(*collected)));
+    if (collected->size() + chunk->size() > bytes_max) {
+      exchange->respond(413, "", "content-type\ntext/plain; charset=utf-8\n", Blob("the body is too large\n"));
+      return;
+    }
+    collected->append(chunk->view());
+    collect(std::move(exchange), bytes_max, std::move(collected), std::move(then));
+  });
+}
+
 }  // namespace
+
+void read_whole(std::shared_ptr<HttpExchange> exchange, uint64_t bytes_max,
+                std::move_only_function<void(std::shared_ptr<HttpExchange>, Blob)> then) {
+  collect(std::move(exchange), bytes_max, std::make_shared<std::string>(), std::move(then));
+}
 
 js::PipeReader stream_request_body(World& world, std::shared_ptr<HttpExchange> exchange) {
   auto [writer, reader] = js::make_pipe(exchange->head().content_length);

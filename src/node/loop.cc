@@ -27,6 +27,8 @@ constexpr Duration kAlarmRetryFirst = std::chrono::seconds(2);
 // Code that loaded once and then did not is tried again.
 constexpr Duration kLoadRetryFirst = std::chrono::seconds(1);
 constexpr Duration kLoadRetryMax = std::chrono::seconds(60);
+// For a node that has the cell and cannot be reached.
+constexpr Duration kOwnerWait = std::chrono::seconds(30);
 // Rather than copying more than this for a snapshot, the core merges what is in the bucket.
 constexpr uint32_t kSnapshotPagesMax = (64u << 20) / kPageSize;
 
@@ -34,7 +36,7 @@ js::JsError unavailable(const Error& error) {
   uint32_t flags = js::kRemote;
   if (error.retry != Retry::kNever) flags |= js::kRetryable;
   if (error.code == ErrorCode::kOverloaded) flags |= js::kOverloaded;
-  return js::JsError{"Error", "Durable Object is unavailable: " + error.message, {}, flags};
+  return js::JsError{"Error", "Durable Object is unavailable: " + error.message, {}, flags | js::kNotBegun};
 }
 
 // Begins as the message that programs know from Cloudflare.
@@ -58,7 +60,19 @@ js::JsError no_authority() {
   return js::JsError{"Error",
                      "Durable Object is unavailable: this node has lost its lease.",
                      {},
-                     js::kRetryable | js::kObjectReset};
+                     js::kRetryable | js::kObjectReset | js::kNotBegun | js::kElsewhere};
+}
+
+js::JsError of_another_node() {
+  return js::JsError{"Error",
+                     "Durable Object is unavailable: it is not on this node.",
+                     {},
+                     js::kRetryable | js::kNotBegun | js::kElsewhere};
+}
+
+bool from_peer(js::CellEvent& event) {
+  js::Journey* journey = js::journey_of(event);
+  return journey && journey->from_peer;
 }
 
 }  // namespace
@@ -72,8 +86,13 @@ Loop::Loop(std::string name, Control& control, LoopOptions options)
 
 Loop::~Loop() = default;
 
-void Loop::adopt_socket(int fd) {
-  post([this, fd] { server_->adopt(fd); });
+void Loop::set_peers(PeerIdentity identity, std::shared_ptr<PeerChecker> checker) {
+  identity_ = std::move(identity);
+  peer_checker_ = std::move(checker);
+}
+
+void Loop::adopt_socket(int fd, Side side) {
+  post([this, fd, side] { (side == Side::kPublic ? server_ : internal_server_)->adopt(fd); });
 }
 
 Loop& Loop::loop_of(const CellId& cell) const {
@@ -110,12 +129,15 @@ Loop::Resident& Loop::resident(const CellId& cell) {
 
 void Loop::deliver(js::CellAddress to, js::CellEvent event) {
   if (fenced_ || stopping_) return fail_event(event, no_authority());
+  if (draining_ && from_peer(event)) return fail_event(event, of_another_node());
   if (!current_) {
-    return fail_event(event, js::JsError{"Error", "The node has not loaded its code yet.", {}, js::kRetryable});
+    return fail_event(event, js::JsError{"Error", "The node has not loaded its code yet.", {},
+                                         js::kRetryable | js::kNotBegun});
   }
+  if (peers_ && !cells_.contains(to.cell) && peers_->forward(to, event)) return;
   if (control_.under_pressure()) {
     return fail_event(event, js::JsError{"Error", "The node is overloaded: too many writes wait for the bucket.",
-                                         {}, js::kOverloaded | js::kRetryable});
+                                         {}, js::kOverloaded | js::kRetryable | js::kNotBegun});
   }
   Resident& r = resident(to.cell);
   js::Cell& cell = r.cell;
@@ -165,23 +187,62 @@ void Loop::settle_isolate(js::Cell& cell) {
 void Loop::begin_activation(Resident& r) {
   if (r.activating) return;
   r.activating = true;
-  control_.activate(r.cell.id, [this, id = r.cell.id](Result<Activation> result, Txid proven) mutable {
-    post([this, id = std::move(id), result = std::move(result), proven]() mutable {
-      activated(id, std::move(result), proven);
-    });
+  if (!peers_) {
+    r.claim = Claim::kOrWait;
+  } else if (!r.alarm_hinted && !r.cell.waiting.empty() && std::ranges::all_of(r.cell.waiting, from_peer)) {
+    r.claim = Claim::kOwnedOnly;
+  } else {
+    r.claim = r.wait_for_owner ? Claim::kOrWait : Claim::kOrTell;
+  }
+  control_.activate(r.cell.id, r.claim, [this, id = r.cell.id](Activated result) mutable {
+    post([this, id = std::move(id), result = std::move(result)]() mutable { activated(id, std::move(result)); });
   });
 }
 
-void Loop::activated(const CellId& id, Result<Activation> result, Txid proven) {
+// The cell is not claimed: what waits for it goes on to where it is.
+void Loop::not_ours(Resident& r, const std::optional<OwnedElsewhere>& elsewhere, const Error& error) {
+  CellId id = r.cell.id;
+  auto name = r.cell.name;
+  std::deque<js::CellEvent> waiting = r.cell.take_waiting();
+  Claim claim = r.claim;
+  cells_.erase(id);
+  if (elsewhere) peers_->learn(id, *elsewhere);
+  for (js::CellEvent& event : waiting) {
+    js::Journey* journey = js::journey_of(event);
+    if (journey && journey->from_peer) {
+      fail_event(event, of_another_node());
+      continue;
+    }
+    // Where it was refused it is not sent again at once.
+    if (journey && claim == Claim::kOrWait) journey->refused_by = {};
+    js::CellAddress to{id, name};
+    if (elsewhere && journey && journey->refused_by != elsewhere->node && peers_->forward(to, event)) continue;
+    if (journey && !journey->until) journey->until = world_.now() + kOwnerWait;
+    bool asked = elsewhere || claim == Claim::kOwnedOnly;
+    if (!asked || !journey || journey->sent >= PeerCalls::kSentMax || world_.now() >= *journey->until) {
+      fail_event(event, unavailable(error));
+      continue;
+    }
+    Resident& again = resident(id);
+    again.cell.name = name;
+    again.wait_for_owner = elsewhere.has_value();
+    if (again.cell.enqueue(std::move(event))) begin_activation(again);
+  }
+}
+
+void Loop::activated(const CellId& id, Activated activated) {
   auto it = cells_.find(id);
   if (it == cells_.end()) return;
   Resident& r = *it->second;
   r.activating = false;
   Result<void> opened;
-  if (!result) {
-    opened = fail(result.error());
+  if (!activated.result) {
+    if (peers_ && activated.result.error().code == ErrorCode::kNotOwner) {
+      return not_ours(r, activated.elsewhere, activated.result.error());
+    }
+    opened = fail(activated.result.error());
   } else {
-    opened = open_storage(r, std::move(*result), proven);
+    opened = open_storage(r, std::move(*activated.result), activated.proven);
   }
   if (!opened) {
     log(js::LogLevel::kError, "cell " + id.value + " cannot be activated: " + opened.error().message);
@@ -192,6 +253,7 @@ void Loop::activated(const CellId& id, Result<Activation> result, Txid proven) {
     for (js::CellEvent& e : waiting) fail_event(e, error);
     return;
   }
+  Txid proven = activated.proven;
   r.cell.state = js::Cell::State::kCold;
   r.cell.last_used = world_.now();
   r.cell.on_proven(proven);
@@ -462,6 +524,7 @@ void Loop::tick() {
       retry_broken_code();
       count_work();
     }
+    if (peers_) peers_->look_after();
     tick();
   });
 }
@@ -564,16 +627,24 @@ void Loop::begin_release(Resident& r) {
   });
 }
 
-void Loop::stop_serving(Callback done) { server_->stop(std::move(done)); }
+void Loop::stop_serving(Callback done) {
+  draining_ = true;
+  server_->stop([this, done = std::move(done)]() mutable {
+    peers_served_done_ = std::move(done);
+    look_at_peers_served();
+  });
+}
 
 void Loop::stop_cells(Callback done) {
   cells_stopped_ = std::move(done);
   stopping_ = true;
   js::JsError error{"Error", "Durable Object is unavailable: the node is shutting down.", {},
                     js::kRetryable | js::kObjectReset};
+  js::JsError not_begun = error;
+  not_begun.flags |= js::kNotBegun | js::kElsewhere;
   for (auto& [id, r] : cells_) {
+    for (js::CellEvent& e : r->cell.take_waiting()) fail_event(e, not_begun);
     if (r->cell.isolate) r->cell.isolate->detach(r->cell, error);
-    for (js::CellEvent& e : r->cell.take_waiting()) fail_event(e, error);
   }
   if (cells_stopped_) std::exchange(cells_stopped_, nullptr)();
 }

@@ -18,6 +18,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "js/cell.h"
@@ -27,6 +28,7 @@
 #include "net/fetch_client.h"
 #include "net/http_server.h"
 #include "node/control.h"
+#include "node/peer_calls.h"
 #include "world/asio_world.h"
 
 namespace celld {
@@ -47,6 +49,9 @@ struct LoopOptions {
   std::string scratch_dir;  // for databases that outgrow memory; empty: they stay in memory
 };
 
+// Which listener a connection came from.
+enum class Side : uint8_t { kPublic, kInternal };
+
 class Loop final : public js::IsolateServices {
  public:
   Loop(std::string name, Control& control, LoopOptions options);
@@ -54,6 +59,9 @@ class Loop final : public js::IsolateServices {
 
   // The loops that cells live on, in the same order for every loop. Before start().
   void set_homes(std::vector<Loop*> homes) { homes_ = std::move(homes); }
+  // From now on events of cells that other nodes own go there, and what they send is answered. Before
+  // start().
+  void set_peers(PeerIdentity identity, std::shared_ptr<PeerChecker> checker);
   // Where a cell lives. Any thread.
   Loop& loop_of(const CellId& cell) const;
   void start();
@@ -67,7 +75,7 @@ class Loop final : public js::IsolateServices {
   void stop_thread();
 
   // Any thread: a connected socket.
-  void adopt_socket(int fd);
+  void adopt_socket(int fd, Side side);
 
   // Makes new code current, then calls `done`. The old isolate serves until its work is done. On an error
   // nothing changes.
@@ -82,7 +90,8 @@ class Loop final : public js::IsolateServices {
   void on_alarm_due(CellId cell, WallMs scheduled);
   Result<DatabaseImage> snapshot(const CellId& cell, Txid* at);
 
-  // Closes connections after what runs; `done` when none is left.
+  // Closes connections of clients after what runs, and refuses new events of peers; `done` when neither is
+  // left. Peers are told until the thread ends that its cells are not here.
   void stop_serving(Callback done);
   // Ends all instances; events fail with a retryable error. Before the core releases the cells.
   void stop_cells(Callback done);
@@ -100,12 +109,14 @@ class Loop final : public js::IsolateServices {
  private:
   struct Resident;
   class OutgoingFetch;
+  class PeerAnswer;
 
   bool has_authority();
   void deliver(js::CellAddress to, js::CellEvent event);
   Resident& resident(const CellId& cell);
   void begin_activation(Resident& resident);
-  void activated(const CellId& cell, Result<Activation> result, Txid proven);
+  void activated(const CellId& cell, Activated activated);
+  void not_ours(Resident& resident, const std::optional<OwnedElsewhere>& elsewhere, const Error& error);
   Result<void> open_storage(Resident& resident, Activation activation, Txid proven);
   void settle_isolate(js::Cell& cell);
   void post_pump(const CellId& cell);
@@ -124,6 +135,16 @@ class Loop final : public js::IsolateServices {
   void answer(std::shared_ptr<HttpExchange> exchange,
               js::Outcome<js::HttpResponseMessage> outcome);
   void answer_error(HttpExchange& exchange, const js::JsError& error);
+
+  void begin_peers();
+  std::chrono::milliseconds authority_left();
+  void serve_peer(std::shared_ptr<HttpExchange> exchange);
+  void serve_peer_fetch(std::shared_ptr<HttpExchange> exchange);
+  void serve_peer_rpc(std::shared_ptr<HttpExchange> exchange);
+  std::shared_ptr<HttpExchange> counted(std::shared_ptr<HttpExchange> exchange);
+  void look_at_peers_served();
+  void answer_peer(std::shared_ptr<HttpExchange> exchange,
+                   js::Outcome<std::variant<js::HttpResponseMessage, Blob>> answer);
 
   void run(std::optional<js::Tenure::Loss> after);
   void take_over(js::Tenure::Loss loss);
@@ -147,6 +168,10 @@ class Loop final : public js::IsolateServices {
 
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<FetchClient> fetch_client_;
+  std::optional<PeerIdentity> identity_;  // of this node; nothing: it has no peers
+  std::shared_ptr<PeerChecker> peer_checker_;
+  std::unique_ptr<HttpServer> internal_server_;
+  std::unique_ptr<PeerCalls> peers_;
   std::unordered_map<uint64_t, std::shared_ptr<OutgoingFetch>> fetches_;
   uint64_t last_fetch_ = 0;
 
@@ -168,6 +193,9 @@ class Loop final : public js::IsolateServices {
   size_t evicted_untrimmed_ = 0;  // since the allocator last gave memory back
   MonoTime trimmed_at_;
   bool unconfirmed_logged_ = false;
+  size_t peers_served_ = 0;  // requests under way
+  Callback peers_served_done_;
+  bool draining_ = false;
   bool stopping_ = false;
   bool fenced_ = false;
 };

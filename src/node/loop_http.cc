@@ -14,19 +14,6 @@ bool is_health_path(std::string_view target) {
   return path == "/.well-known/celld/health" || path == "/__celld/health";
 }
 
-// Reads a short body to its end, then goes on.
-void read_whole(std::shared_ptr<HttpExchange> exchange, std::shared_ptr<std::string> collected,
-                std::move_only_function<void(std::shared_ptr<HttpExchange>, Blob)> then) {
-  HttpExchange& e = *exchange;
-  e.read_body([exchange = std::move(exchange), collected = std::move(collected),
-               then = std::move(then)](Result<Blob> chunk) mutable {
-    if (!chunk) return;  // answered by the server, or the client has gone
-    if (chunk->empty()) return then(std::move(exchange), Blob(std::move(*collected)));
-    collected->append(chunk->view());
-    read_whole(std::move(exchange), std::move(collected), std::move(then));
-  });
-}
-
 }  // namespace
 
 void Loop::serve(std::shared_ptr<HttpExchange> exchange) {
@@ -47,7 +34,7 @@ void Loop::serve(std::shared_ptr<HttpExchange> exchange) {
     return dispatch(std::move(exchange), std::monostate{});
   }
   if (head.content_length && *head.content_length <= kWholeBodyBytesMax) {
-    return read_whole(std::move(exchange), std::make_shared<std::string>(),
+    return read_whole(std::move(exchange), kWholeBodyBytesMax,
                       [this](std::shared_ptr<HttpExchange> e, Blob body) {
                         dispatch(std::move(e), std::move(body));
                       });
@@ -142,6 +129,7 @@ void Loop::answer_error(HttpExchange& exchange, const js::JsError& error) {
                                    : "Internal Server Error\n";
   std::string headers(kTextHeaders);
   if (unavailable) headers += "retry-after\n1\n";
+  if ((error.flags & js::kNotBegun) != 0) headers += "x-celld-error\nnot-begun\n";
   exchange.respond(unavailable ? 503 : 500, "", headers, Blob(std::move(body)));
 }
 

@@ -62,6 +62,7 @@ void Loop::run(std::optional<js::Tenure::Loss> after) {
     server_ = std::make_unique<HttpServer>(
         io_, options_.http, [this](std::shared_ptr<HttpExchange> e) { serve(std::move(e)); });
     fetch_client_ = std::make_unique<FetchClient>(io_);
+    if (identity_) begin_peers();
   }
   tick();
   io_.run();
@@ -71,7 +72,9 @@ void Loop::run(std::optional<js::Tenure::Loss> after) {
   old_.clear();
   current_.reset();
   server_.reset();
+  internal_server_.reset();
   fetch_client_.reset();
+  peers_.reset();
   tenure->end();
   std::lock_guard lock(thread_mutex_);
   ended_ = true;
@@ -121,6 +124,7 @@ void Loop::take_over(js::Tenure::Loss loss) {
   world_.cancel(next_tick_);
   abandon_isolates(loss);
   server_->resume();
+  if (internal_server_) internal_server_->resume();
   auto held = std::exchange(in_hand_, std::nullopt);
   if (held) (void)resident(held->first).cell.enqueue(std::move(held->second));
   auto loaded = std::exchange(loaded_, nullptr);

@@ -7,6 +7,7 @@
 #include "js/tenure.h"
 #include "js/watchdog.h"
 #include "node/memory.h"
+#include "node/peer_wire.h"
 
 namespace celld {
 
@@ -14,6 +15,8 @@ namespace {
 
 // How long an activation may take before its callers are told; it goes on meanwhile.
 constexpr Duration kActivationDeadline = std::chrono::seconds(30);
+// How long a live owner is waited for that cannot be reached; then another attempt is made.
+constexpr Duration kOwnerPatience = std::chrono::seconds(2);
 // CPU time of a turn once the node is stopping, what it gets after that, and how long all loops have to
 // end their cells.
 constexpr Duration kTurnWhileStopping = std::chrono::milliseconds(100);
@@ -21,6 +24,8 @@ constexpr Duration kGraceWhileStopping = std::chrono::milliseconds(300);
 constexpr Duration kStopCellsTime = std::chrono::seconds(3);
 // A copy of a database is not waited for longer: the thread of the cell is busy.
 constexpr Duration kSnapshotTime = std::chrono::seconds(5);
+// For the secret of the fleet, at the start.
+constexpr Duration kSecretDeadline = std::chrono::seconds(30);
 // How often a full journal is looked at: drains make room without telling.
 constexpr Duration kPressurePoll = std::chrono::milliseconds(20);
 // How often memory is looked at once a thread has been lost.
@@ -30,6 +35,11 @@ constexpr Duration kMemoryPoll = std::chrono::seconds(1);
 constexpr size_t kLogTextMax = 64 << 10;
 
 }  // namespace
+
+std::string host_and_port(const std::string& ip, uint16_t port) {
+  bool v6 = ip.find(':') != std::string::npos;
+  return (v6 ? "[" + ip + "]" : ip) + ":" + std::to_string(port);
+}
 
 NodeId draw_node_id(World& world) {
   uint8_t raw[16];
@@ -67,9 +77,24 @@ Task<Result<void>> Node::join(ObjectStore& data, ObjectStore& lease) {
   config_.core.node = draw_node_id(world_);
   config_.core.predecessor = data_dir_.predecessor();
   config_.loop.scratch_dir = data_dir_.scratch();
+  make_loops();
+  if (config_.internal) CO_TRY(listen_to_peers());
   core_ = std::make_unique<Core>(world_, data, lease, *this, config_.core);
   CO_TRY(co_await core_->start());
   CO_TRY(data_dir_.remember(config_.core.node));
+  if (config_.internal) CO_TRY(co_await meet_peers(data));
+  js::Watchdog::set_grace(config_.turn_grace);
+  js::Tenure::on_failure_elsewhere([this](const std::string& detail) {
+    world_.post_from_any_thread([this, detail] {
+      log(js::LogLevel::kError, "a thread of V8's own has failed: " + detail);
+      wear_out("a thread of V8's own has failed");
+    });
+  });
+  for (auto& loop : loops_) loop->start();
+  co_return Result<void>();
+}
+
+void Node::make_loops() {
   std::vector<Loop*> homes;
   for (size_t i = 0; i < config_.front_loops + config_.cell_loops; ++i) {
     bool front = i < config_.front_loops;
@@ -78,15 +103,34 @@ Task<Result<void>> Node::join(ObjectStore& data, ObjectStore& lease) {
     loops_.push_back(std::make_unique<Loop>(std::move(name), *this, config_.loop));
     if (!front) homes.push_back(loops_.back().get());
   }
-  js::Watchdog::set_grace(config_.turn_grace);
-  js::Tenure::on_failure_elsewhere([this](const std::string& detail) {
-    world_.post_from_any_thread([this, detail] {
-      log(js::LogLevel::kError, "a thread of V8's own has failed: " + detail);
-      wear_out("a thread of V8's own has failed");
-    });
-  });
   for (auto& loop : loops_) loop->set_homes(homes);
-  for (auto& loop : loops_) loop->start();
+}
+
+std::vector<Acceptor::Sink> Node::sinks(Side side) {
+  std::vector<Acceptor::Sink> out;
+  for (size_t i = 0; i < config_.front_loops; ++i) {
+    out.push_back([target = loops_[i].get(), side](int fd) { target->adopt_socket(fd, side); });
+  }
+  return out;
+}
+
+// What arrives before the loops run waits for them.
+Result<void> Node::listen_to_peers() {
+  const InternalListener& internal = *config_.internal;
+  TRY_ASSIGN(internal_acceptor_, Acceptor::listen(io_, internal.address, internal.port, sinks(Side::kInternal)));
+  std::string& addr = config_.core.addr;
+  addr = internal.advertise;
+  if (addr.empty()) addr = host_and_port(internal.address, internal_acceptor_->port());
+  config_.core.peer_protocol = kPeerProtocol;
+  return {};
+}
+
+Task<Result<void>> Node::meet_peers(ObjectStore& data) {
+  Bucket bucket(world_, data, config_.core.request_timeout, [this] { return fenced_.has_value(); });
+  Deadline deadline = world_.deadline_in(kSecretDeadline);
+  CO_TRY_ASSIGN(PeerSecret secret, co_await obtain_peer_secret(bucket, deadline));
+  auto checker = std::make_shared<PeerChecker>(secret, config_.core.node);
+  for (auto& loop : loops_) loop->set_peers(PeerIdentity{secret, config_.core.node}, checker);
   co_return Result<void>();
 }
 
@@ -124,12 +168,7 @@ Task<Result<void>> Node::adopt(std::shared_ptr<const js::WorkerCode> code,
 }
 
 Result<uint16_t> Node::listen() {
-  std::vector<Acceptor::Sink> sinks;
-  for (size_t i = 0; i < config_.front_loops; ++i) {
-    sinks.push_back([target = loops_[i].get()](int fd) { target->adopt_socket(fd); });
-  }
-  TRY_ASSIGN(acceptor_, Acceptor::listen(io_, config_.listen_address, config_.listen_port,
-                                         std::move(sinks)));
+  TRY_ASSIGN(acceptor_, Acceptor::listen(io_, config_.listen_address, config_.listen_port, sinks(Side::kPublic)));
   return acceptor_->port();
 }
 
@@ -182,6 +221,7 @@ Task<Result<void>> Node::leave() {
     co_return fail(std::move(e));
   }
   CO_TRY(co_await core_->shutdown(deadline));
+  if (internal_acceptor_) internal_acceptor_->close();
   Result<void> forgotten = data_dir_.forget();
   // The next node here would only look at a journal that is closed.
   if (!forgotten) log(js::LogLevel::kWarn, forgotten.error().message);
@@ -288,15 +328,22 @@ Task<Result<DatabaseImage>> Node::snapshot(CellId cell, Txid* at) {
 
 // --- Control ---
 
-void Node::activate(CellId cell, std::move_only_function<void(Result<Activation>, Txid)> done) {
-  world_.post_from_any_thread([this, cell = std::move(cell), done = std::move(done)]() mutable {
-    auto run = [](Node* self, CellId id,
-                  std::move_only_function<void(Result<Activation>, Txid)> reply) -> Task<void> {
+void Node::activate(CellId cell, Claim claim, std::move_only_function<void(Activated)> done) {
+  world_.post_from_any_thread([this, cell = std::move(cell), claim, done = std::move(done)]() mutable {
+    if (claim == Claim::kOwnedOnly && !core_->owns(cell)) {
+      return done(Activated{fail(Error::make(ErrorCode::kNotOwner, cell.value + ": not of this node")), {}, {}});
+    }
+    auto run = [](Node* self, CellId id, Claim how, std::move_only_function<void(Activated)> reply) -> Task<void> {
       Deadline deadline = self->world_.deadline_in(kActivationDeadline);
-      Result<Activation> result = co_await self->core_->activate(id, deadline);
-      reply(std::move(result), self->core_->proven(id));
+      std::optional<OwnedElsewhere> elsewhere;
+      std::optional<OwnedElsewhere>* told = self->config_.internal ? &elsewhere : nullptr;
+      MonoTime patience;
+      if (how == Claim::kOrWait) patience = self->world_.now() + kOwnerPatience;
+      Result<Activation> result =
+          co_await self->core_->activate(id, deadline, told, patience);
+      reply(Activated{std::move(result), self->core_->proven(id), std::move(elsewhere)});
     };
-    world_.spawn(run(this, std::move(cell), std::move(done)));
+    world_.spawn(run(this, std::move(cell), claim, std::move(done)));
   });
 }
 

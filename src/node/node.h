@@ -21,9 +21,18 @@
 
 namespace celld {
 
+// Where peers reach a node.
+struct InternalListener {
+  std::string address = "127.0.0.1";
+  uint16_t port = 0;      // 0 = any free one
+  std::string advertise;  // host:port, as peers call it; empty: the address and port that are listened on
+};
+
 struct NodeConfig {
   std::string listen_address = "127.0.0.1";
   uint16_t listen_port = 8787;
+  // Without it the node neither forwards to others nor answers them.
+  std::optional<InternalListener> internal;
   // Threads that hold connections and run the Worker, and threads that hold objects. They are apart
   // so that an object that never comes back holds up only the objects of its own thread.
   size_t front_loops = 2;
@@ -33,7 +42,7 @@ struct NodeConfig {
   Duration turn_grace{std::chrono::seconds(2)};
   // So many lost threads, or one and half of the memory in use, and the node is worn out.
   size_t lost_threads_max = 4;
-  CoreOptions core;  // node and predecessor are filled in
+  CoreOptions core;  // node, predecessor, addr and peer_protocol are filled in
   Duration shutdown_deadline{std::chrono::milliseconds(9'500)};
 };
 
@@ -53,6 +62,8 @@ class Node final : public CoreHost, public Control {
   // Makes `code` current on every loop; on an error the old code stays everywhere.
   Task<Result<void>> adopt(std::shared_ptr<const js::WorkerCode> code,
                            std::vector<std::string> crons);
+  // As peers reach this node; empty when they do not. After join().
+  const std::string& advertised() const { return config_.core.addr; }
   // From now on requests are accepted. Returns the port.
   Result<uint16_t> listen();
   // Refuses new connections, finishes what runs, makes everything durable, releases all cells.
@@ -83,7 +94,7 @@ class Node final : public CoreHost, public Control {
   Task<Result<DatabaseImage>> snapshot(CellId cell, Txid* at) override;
 
   // Control
-  void activate(CellId cell, std::move_only_function<void(Result<Activation>, Txid proven)> done) override;
+  void activate(CellId cell, Claim claim, std::move_only_function<void(Activated)> done) override;
   void commit(Commit commit) override;
   void set_alarm(CellId cell, std::optional<WallMs> at) override;
   void release(CellId cell, std::move_only_function<void(Result<void>)> done) override;
@@ -95,6 +106,10 @@ class Node final : public CoreHost, public Control {
   void log(js::LogLevel level, std::string text) override;
 
  private:
+  void make_loops();
+  std::vector<Acceptor::Sink> sinks(Side side);
+  Result<void> listen_to_peers();
+  Task<Result<void>> meet_peers(ObjectStore& data);
   Loop& loop_of(const CellId& cell) const;
   void look_at_pressure();
   void replace_thread(Loop& loop, js::Tenure::Loss loss, const std::string& detail);
@@ -109,6 +124,7 @@ class Node final : public CoreHost, public Control {
   std::unique_ptr<Core> core_;
   std::vector<std::unique_ptr<Loop>> loops_;  // the front ones, then those of cells
   std::unique_ptr<Acceptor> acceptor_;
+  std::unique_ptr<Acceptor> internal_acceptor_;
   // Bytes of pages: in commits on their way to this thread, and in the journal.
   std::atomic<size_t> posted_bytes_{0};
   std::atomic<size_t> undrained_bytes_{0};
@@ -126,6 +142,9 @@ class Node final : public CoreHost, public Control {
   Crons crons_;
   bool leaving_ = false;
 };
+
+// "ip:port", with brackets around IPv6.
+std::string host_and_port(const std::string& ip, uint16_t port);
 
 // A fresh node id: 32 hex digits.
 NodeId draw_node_id(World& world);

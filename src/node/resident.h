@@ -17,6 +17,8 @@ struct Loop::Resident final : CellStorage::Sink {
   js::Cell cell;
   Control& control;
   bool activating = false;
+  Claim claim = Claim::kOrTell;  // of the activation under way
+  bool wait_for_owner = false;   // rather than send events there: it is not to be reached
   bool alarm_hinted = false;
   bool overfull = false;  // why the last commit was refused
   MonoTime held_since = MonoTime::max();  // waits for room in the journal, or for its release

@@ -20,12 +20,13 @@ LAYERS = {
     "ltx": ["base"],
     "store": ["base", "world"],
     "core": ["base", "world", "store", "ltx"],
+    "peer": ["base", "world", "store", "ltx", "core"],
     "sqlite": ["base", "world", "ltx"],
     "net": ["base", "world"],
     "js": ["base", "world", "sqlite"],
     "deploy": ["base", "world", "store"],
-    "node": ["base", "world", "ltx", "store", "core", "sqlite", "net", "js", "deploy"],
-    "cli": ["base", "world", "ltx", "store", "core", "sqlite", "net", "js", "deploy", "node"],
+    "node": ["base", "world", "ltx", "store", "core", "peer", "sqlite", "net", "js", "deploy"],
+    "cli": ["base", "world", "ltx", "store", "core", "peer", "sqlite", "net", "js", "deploy", "node"],
 }
 SIM_MAY = ["base", "world", "store", "ltx", "core", "sqlite"]
 
@@ -42,7 +43,7 @@ LIBRARIES = {
 STORE_BACKEND = re.compile(r"^src/store/(file|s3|aws|gcs|azure|memory|http|curl|open)[_./]")
 
 # The code that also runs in the simulator: time, chance, tasks and storage come through interfaces.
-SIMULATED = re.compile(r"^src/(core|ltx|sqlite|store)/")
+SIMULATED = re.compile(r"^src/(core|ltx|peer|sqlite|store)/")
 BANNED = [
     (re.compile(r"std::chrono::(\w+_)?clock\b|\b(clock_gettime|gettimeofday)\s*\(|(?<![\w.>:])time\s*\(\s*(NULL|nullptr|0)"),
      "a clock: ask the world"),
