@@ -38,8 +38,8 @@ Task<Result<void>> begin(Serve& serve, std::string ip) {
     co_return fail(adopted.error());
   }
   CO_TRY_ASSIGN(uint16_t port, serve.node().listen());
-  std::string where = ip.find(':') == std::string::npos ? fmt::format("http://{}:{}", ip, port)
-                                                         : fmt::format("http://[{}]:{}", ip, port);
+  std::string where = "http://" + host_and_port(ip, port);
+  serve.log(js::LogLevel::kInfo, "other nodes reach this one at " + serve.node().advertised());
   serve.log(js::LogLevel::kInfo, adopted ? fmt::format("listening on {}, deployment {}", where, serve.version())
                                          : fmt::format("listening on {}, nothing is deployed yet", where));
   fmt::print("{}\n", where);
@@ -62,7 +62,8 @@ int run_node(const NodeOptions& options) {
   serve_options.node = node_config(options.tuning);
   serve_options.node.listen_address = options.listen.ip;
   serve_options.node.listen_port = options.listen.port;
-  serve_options.node.core.addr = fmt::format("{}:{}", options.listen.ip, options.listen.port);
+  serve_options.node.internal =
+      InternalListener{options.internal.listen.ip, options.internal.listen.port, options.internal.advertise};
   Serve serve(std::move(serve_options), stderr_log());
   return serve.run([&](Serve& s) { return begin(s, options.listen.ip); });
 }

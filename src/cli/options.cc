@@ -9,6 +9,8 @@
 #include <charconv>
 #include <functional>
 
+#include "cli/internal_address.h"
+
 namespace celld {
 namespace {
 
@@ -85,10 +87,14 @@ struct Parsed {
   // CLI11 sets the options of every command from the environment, so `celld` and `celld node` must not
   // share what they fill.
   DiagnoseBucketOptions diagnose;
-  NodeOptions plain;
-  NodeOptions node;
-  std::string plain_listen;
-  std::string node_listen;
+  struct Node {
+    NodeOptions options;
+    std::string listen;
+    std::string internal_listen;
+    bool unsafe_public = false;
+  };
+  Node plain;
+  Node node;
   BucketOptions dev_bucket;
   std::string dev_host;
   uint16_t dev_port = 0;
@@ -176,13 +182,27 @@ void add_project(CLI::App& app, std::filesystem::path& project, std::filesystem:
   app.add_option("-e,--env", environment, "")->group("");  // not in the help
 }
 
-void add_node(CLI::App& app, NodeOptions& out, std::string& listen) {
+void add_node(CLI::App& app, Parsed::Node& node) {
+  NodeOptions& out = node.options;
   add_bucket(app, out.bucket, "The fleet's bucket", true);
-  app.add_option("--listen", listen, "Where to serve")
+  app.add_option("--listen", node.listen, "Where to serve")
       ->type_name("IP:PORT")
       ->envname("CELLD_ADDR")
       ->default_str(fmt::format("127.0.0.1:{}", kDevPortDefault))
       ->check(CLI::Validator(check_listen, ""));
+  app.add_option("--internal-listen", node.internal_listen, "Where other nodes reach this one")
+      ->type_name("IP:PORT")
+      ->envname("CELLD_INTERNAL_ADDR")
+      ->default_str("127.0.0.1:0")
+      ->check(CLI::Validator(check_listen, ""));
+  app.add_option("--advertise", out.internal.advertise,
+                 "How they call that address, when they see another one than this machine does")
+      ->type_name("HOST:PORT")
+      ->envname("CELLD_ADVERTISE")
+      ->check(CLI::Validator(check_advertised, ""));
+  app.add_flag("--unsafe-public-advertise", node.unsafe_public,
+               "Let that be a public address: what nodes say is signed, not encrypted")
+      ->envname("CELLD_UNSAFE_PUBLIC_ADVERTISE");
   app.add_option("--data", out.data, "Folder for local files; a cache, its loss costs no data")
       ->type_name("DIR")
       ->envname("CELLD_DATA")
@@ -278,11 +298,11 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
   CLI::App app{std::string(kDescription), "celld"};
   app.set_version_flag("-V,--version", "celld " CELLD_VERSION);
   app.require_subcommand(0, 1);
-  add_node(app, out.plain, out.plain_listen);
+  add_node(app, out.plain);
   auto* dev = add_dev(app, out);
   auto* deploy = add_deploy(app, out);
   auto* node = app.add_subcommand("node", std::string(kNodeDescription) + " (the default)");
-  add_node(*node, out.node, out.node_listen);
+  add_node(*node, out.node);
   const Diagnose diagnose = add_diagnose(app, out);
   for (auto* sub : {dev, deploy, node, diagnose.group, diagnose.bucket}) {
     sub->get_formatter()->column_width(34);
@@ -338,14 +358,19 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
     finish_bucket(out.diagnose.bucket);
     return std::move(out.diagnose);
   }
-  NodeOptions& chosen = node->parsed() ? out.node : out.plain;
-  const std::string& listen = node->parsed() ? out.node_listen : out.plain_listen;
+  Parsed::Node& given = node->parsed() ? out.node : out.plain;
+  const CLI::App* where = node->parsed() ? node : nullptr;
+  NodeOptions& chosen = given.options;
   if (chosen.bucket.url.empty()) {
     if (arguments.empty()) return ExitRequest{0, app.help()};
-    return mistake(node->parsed() ? node : nullptr,
-                   fmt::format("--bucket (or CELLD_BUCKET) is needed: {}", kBucketHint));
+    return mistake(where, fmt::format("--bucket (or CELLD_BUCKET) is needed: {}", kBucketHint));
   }
-  if (!listen.empty()) chosen.listen = parse_listen_address(listen).value();
+  if (!given.listen.empty()) chosen.listen = parse_listen_address(given.listen).value();
+  bool internal_given = !given.internal_listen.empty();
+  if (internal_given) chosen.internal.listen = parse_listen_address(given.internal_listen).value();
+  std::string wrong =
+      check_addresses({chosen.listen, chosen.internal, internal_given, given.unsafe_public});
+  if (!wrong.empty()) return mistake(where, wrong);
   finish_bucket(chosen.bucket);
   return std::move(chosen);
 }

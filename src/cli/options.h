@@ -46,6 +46,12 @@ struct ListenAddress {
   bool operator==(const ListenAddress&) const = default;
 };
 
+// The side of a node that only other nodes use.
+struct InternalOptions {
+  ListenAddress listen{"127.0.0.1", 0};   // CELLD_INTERNAL_ADDR
+  std::string advertise;                  // CELLD_ADVERTISE, HOST:PORT; empty: what is listened on
+};
+
 // celld dev
 struct DevOptions {
   std::filesystem::path project = ".";
@@ -73,6 +79,7 @@ struct DeployOptions {
 struct NodeOptions {
   BucketOptions bucket;
   ListenAddress listen;                   // CELLD_ADDR
+  InternalOptions internal;
   std::filesystem::path data = ".celld/node";  // CELLD_DATA; local files, all of them expendable
   TuningOptions tuning;
 };

@@ -16,7 +16,8 @@ class Options : public ::testing::Test {
  protected:
   Options() {
     for (const char* name :
-         {"CELLD_BUCKET", "CELLD_ADDR", "CELLD_DATA", "CELLD_TTL_MS", "CELLD_CPU_LIMIT_MS",
+         {"CELLD_BUCKET", "CELLD_ADDR", "CELLD_INTERNAL_ADDR", "CELLD_ADVERTISE",
+          "CELLD_UNSAFE_PUBLIC_ADVERTISE", "CELLD_DATA", "CELLD_TTL_MS", "CELLD_CPU_LIMIT_MS",
           "CELLD_HEAP_LIMIT_MB", "CELLD_LOOPS", "CELLD_IDLE_EVICT_MS", "S3_ENDPOINT", "AWS_REGION",
           "AWS_DEFAULT_REGION", "CLOUDFLARE_ENV"}) {
       unsetenv(name);
@@ -110,6 +111,9 @@ TEST_F(Options, a_node_runs_with_or_without_its_name) {
 TEST_F(Options, every_node_option_has_its_twin_in_the_environment) {
   set("CELLD_BUCKET", "s3://b");
   set("CELLD_ADDR", "0.0.0.0:9999");
+  set("CELLD_INTERNAL_ADDR", "0.0.0.0:9998");
+  set("CELLD_ADVERTISE", "8.8.8.8:9998");
+  set("CELLD_UNSAFE_PUBLIC_ADVERTISE", "1");
   set("CELLD_DATA", "/data");
   set("CELLD_TTL_MS", "5000");
   set("CELLD_CPU_LIMIT_MS", "100");
@@ -121,6 +125,8 @@ TEST_F(Options, every_node_option_has_its_twin_in_the_environment) {
   auto node = parse<NodeOptions>({});
   EXPECT_EQ(node.bucket.url, "s3://b");
   EXPECT_EQ(node.listen, (ListenAddress{"0.0.0.0", 9999}));
+  EXPECT_EQ(node.internal.listen, (ListenAddress{"0.0.0.0", 9998}));
+  EXPECT_EQ(node.internal.advertise, "8.8.8.8:9998");
   EXPECT_EQ(node.data, "/data");
   EXPECT_EQ(node.tuning.lease_ttl, 5s);
   EXPECT_EQ(node.tuning.cpu_limit, 100ms);
@@ -143,6 +149,10 @@ TEST_F(Options, mistakes_say_what_and_how_to_fix_it) {
   EXPECT_THAT(refusal({"--bucket", "s3://b", "--listen", "1.2.3.4:70000"}), HasSubstr("IP:PORT"));
   EXPECT_THAT(refusal({"--bucket", "s3://b", "--ttl-ms", "1"}), HasSubstr("from 1000 to 300000"));
   EXPECT_THAT(refusal({"--bucket", "s3://b", "--ttl-ms", "1e9"}), HasSubstr("whole number"));
+  EXPECT_THAT(refusal({"--bucket", "s3://b", "--listen", "0.0.0.0:80"}), HasSubstr("--internal-listen"));
+  EXPECT_THAT(refusal({"node", "--bucket", "s3://b", "--internal-listen", "10.0.0.4"}), HasSubstr("IP:PORT"));
+  EXPECT_THAT(refusal({"--bucket", "s3://b", "--internal-listen", "10.0.0.4:80", "--advertise", "a_b:80"}),
+              HasSubstr("'a_b:80' names neither"));
   EXPECT_THAT(refusal({"dev", "--port", "99999"}), HasSubstr("--port"));
   EXPECT_THAT(refusal({"dev", "--host", "example.com"}), HasSubstr("IP address"));
   EXPECT_THAT(refusal({"dev", "--var", "A=1"}), HasSubstr("NAME:VALUE"));

@@ -11,12 +11,12 @@ export const TTL_MS = 3000;
 const BUCKET = "s3://cells/fleet";
 
 // { s3, nodes, replace(node) }. A node is what startNode answers, with `data`.
-export async function startFleet(t, count) {
+export async function startFleet(t, count, project = ledgerProject) {
   const folder = scratch();
   const s3 = await startS3(["--delay-ms=20"]);
   t.after(() => s3.stop());
   const env = { ...s3.env, CELLD_TTL_MS: String(TTL_MS) };
-  await deploy(ledgerProject, BUCKET, { env });
+  await deploy(project, BUCKET, { env });
   const nodes = [];
   for (let i = 0; i < count; i++) {
     const data = join(folder, `data-${i}`);
