@@ -23,7 +23,7 @@ struct HistoryOp {
   MonoTime returned = MonoTime::max();  // max: nobody ever heard of its end
   std::optional<Content> output;        // what it saw, its own effect included
   bool refused = false;                 // answered with: not executed
-  bool stale = false;                   // a read of an owner taken over while its clock granted it the lease
+  bool stale = false;                   // a read of an owner that had been taken over, under clocks that lie
 };
 
 // The content after `op`.

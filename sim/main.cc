@@ -162,7 +162,7 @@ void print_totals(const Totals& t, double seconds) {
             << " acknowledgements, " << t.answered << " answers, " << t.restores << " restores, " << t.alarms
             << " alarms, " << t.deaths << " deaths of nodes\n  faults:";
   for (size_t i = 0; i < t.by_fault.size(); ++i) std::cout << " " << kFaultNames[i] << " " << t.by_fault[i];
-  std::cout << "\n  stale reads under clocks that lie or of nodes whose record was deleted: " << t.stale_reads
+  std::cout << "\n  stale reads under clocks that lie: " << t.stale_reads
             << "; histories not decided: " << t.undecided << "\n";
   std::printf("  %.1f virtual hours in %.0f s: %.2f virtual hours per second\n", t.virtual_seconds / 3600, seconds,
               t.virtual_seconds / 3600 / seconds);

@@ -1,7 +1,6 @@
 #include "sim/simulation.h"
 
 #include <algorithm>
-#include <set>
 
 #include "sqlite/cell_vfs.h"
 
@@ -154,9 +153,7 @@ class Simulation {
     if (!happens(set_.life_lose_record)) return;
     size_t among = std::min(nodes_.size(), 2 * places_.size());
     NodeId node = nodes_[nodes_.size() - 1 - chance_.below(among)]->id();
-    if (!stage_->bucket.lose_record(node)) return;
-    ++records_lost_;
-    without_record_.insert(node.value);
+    records_lost_ += stage_->bucket.lose_record(node);
   }
 
   void act(Place& place) {
@@ -259,15 +256,14 @@ class Simulation {
     Duration there = work_.between(ms(1), ms(5)), back = work_.between(ms(1), ms(5));
     SimNode* node = places_[place].node;
     auto ended = std::make_shared<bool>(false);
-    auto finish = [this, ended, op, cell, place, node, then](const Reply& reply) {
+    auto finish = [this, ended, op, cell, place, then](const Reply& reply) {
       if (std::exchange(*ended, true)) return;
       HistoryOp& record = stage_->history.find(op);
       record.refused = reply.refused;
       if (reply.done) {
         record.returned = world_.now();
         record.output = reply.seen;
-        // Without its record nobody knows how long a node may go on reading.
-        record.stale = reply.stale && (set_.clocks_lie() || without_record_.contains(node->id().value));
+        record.stale = reply.stale && set_.clocks_lie();
         stage_->stale_reads += record.stale;
         ++stage_->answered;
         owner_[cell] = place;
@@ -473,7 +469,6 @@ class Simulation {
   std::vector<std::unique_ptr<SimNode>> nodes_;
   uint64_t nodes_started_ = 0;
   uint64_t records_lost_ = 0;
-  std::set<std::string> without_record_;  // nodes whose record was deleted by hand
   bool calm_ = false;
 };
 

@@ -45,7 +45,7 @@ class Core::Impl {
         bucket_(world, data, options_.request_timeout, [this] { return lease_.lost() || ended_; }),
         journal_(world, data, lease_, host, options_,
                  [this](std::span<const Commit* const> commits) { on_durable(commits); }),
-        recoverer_(world, bucket_, options_.node),
+        recoverer_(world, bucket_, options_.node, options_.lease_ttl),
         alarms_(world, bucket_, host, options_.node),
         ownership_(world, bucket_, lease_, journal_, recoverer_, alarms_, options_,
                    [this] { drainer_.request(); }),

@@ -18,11 +18,13 @@ constexpr uint64_t kHeadBytes = 512;
 constexpr size_t kSlotsMax = 1'000'000;
 constexpr unsigned kMarkRoundsMax = 100;
 constexpr size_t kRecoveredMax = 10'000;  // remembered
+constexpr unsigned kLooksMax = 4;         // at a record that is written and is not there
+constexpr size_t kGlanceSlotsMax = 32;    // more than stays of a journal that was recovered
 
 }  // namespace
 
-Recoverer::Recoverer(World& world, Bucket& bucket, NodeId self)
-    : world_(world), bucket_(bucket), self_(std::move(self)), tasks_(world) {}
+Recoverer::Recoverer(World& world, Bucket& bucket, NodeId self, Duration ttl)
+    : world_(world), bucket_(bucket), self_(std::move(self)), ttl_(ttl), tasks_(world) {}
 
 void Recoverer::remember(const NodeId& node) {
   if (recovered_.size() >= kRecoveredMax) recovered_.clear();
@@ -35,7 +37,54 @@ Task<Result<PeerState>> Recoverer::look_before_claim(NodeId node, Deadline deadl
     known.kind = PeerState::kRecovered;
     co_return known;
   }
-  co_return co_await look(std::move(node), deadline);
+  for (unsigned tries = 0; tries < kLooksMax; ++tries) {
+    CO_TRY_ASSIGN(PeerState state, co_await look(node, deadline));
+    if (state.kind != PeerState::kMissing || MUTANT("no-wait-without-a-record")) co_return state;
+    CO_TRY_ASSIGN(bool fenced, co_await is_fenced(node, deadline));
+    if (fenced) {
+      COVERAGE_MARK("record-missing-but-fenced");
+      co_return state;
+    }
+    // The node renews by a swap, so from here on it cannot; what it has lasts no longer than this.
+    COVERAGE_MARK("record-missing-waited-for");
+    WallMs expires{world_.wall_now().value + ttl_ / std::chrono::milliseconds(1)};
+    co_await write_lost(node, JournalState::kOpen, expires, deadline);
+  }
+  Error e = Error::unavailable(node_key(node) + ": its record does not stay");
+  co_return fail(std::move(e));
+}
+
+Task<void> Recoverer::write_lost(NodeId node, JournalState journal, WallMs expires, Deadline deadline) {
+  NodeRecord lost;
+  lost.node = node;
+  lost.seq = 1;
+  lost.expires = expires;
+  lost.journal.state = journal;
+  lost.journal.lost = true;
+  std::string key = node_key(node);
+  Blob body(encode_node(lost));
+  Condition condition = Condition::create();
+  SwapResult ignored = co_await bucket_.put_if(std::move(key), std::move(body), std::move(condition), deadline);
+  (void)ignored.outcome;
+}
+
+Task<Result<bool>> Recoverer::is_fenced(NodeId node, Deadline deadline) {
+  ListRequest request;
+  request.prefix = journal_prefix(node);
+  request.keys_max = kGlanceSlotsMax;
+  CO_TRY_ASSIGN(ListPage page, co_await bucket_.list(std::move(request), deadline));
+  if (page.more) co_return false;
+  std::vector<Task<Result<Occupant>>> looks;
+  for (const ListedObject& object : page.objects) {
+    std::optional<JournalName> name = parse_journal_key(object.key);
+    if (name) looks.push_back(occupant(node, name->slot, deadline));
+  }
+  std::vector<Result<Occupant>> found = co_await join_all(world_, std::move(looks));
+  for (Result<Occupant>& occupant : found) {
+    if (!occupant) co_return fail(std::move(occupant).error());
+    if (*occupant == Occupant::kFence) co_return true;
+  }
+  co_return false;
 }
 
 Task<Result<PeerState>> Recoverer::look(NodeId node, Deadline deadline) {
@@ -114,18 +163,8 @@ Task<Result<void>> Recoverer::recover_alone(NodeId node, Deadline deadline) {
     if (state.kind == PeerState::kMissing) {
       // Step 1 without a record. The node renews by a swap, so from here on it cannot, and can never
       // again publish a higher mark. Whatever the outcome: look again.
-      NodeRecord lost;
-      lost.node = node;
-      lost.seq = 1;
-      lost.expires = world_.wall_now();
-      lost.journal.state = JournalState::kFencing;
-      lost.journal.lost = true;
-      std::string key = node_key(node);
-      Blob body(encode_node(lost));
-      Condition condition = Condition::create();
-      SwapResult ignored = co_await bucket_.put_if(std::move(key), std::move(body),
-                                                   std::move(condition), deadline);
-      (void)ignored.outcome;
+      WallMs now = world_.wall_now();
+      co_await write_lost(node, JournalState::kFencing, now, deadline);
       continue;
     }
     if (state.record.journal.state == JournalState::kOpen && !MUTANT("fence-without-the-lease-swap")) {

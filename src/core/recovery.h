@@ -35,14 +35,18 @@ struct PeerState {
 // On the control thread.
 class Recoverer {
  public:
-  Recoverer(World& world, Bucket& bucket, NodeId self);
+  // `ttl`: how long a lease is thought to last whose record is gone.
+  Recoverer(World& world, Bucket& bucket, NodeId self, Duration ttl);
 
   // Called after each recovery that this node has done, with the record in state `recovered`.
   void on_recovered(std::function<void(const NodeId&)> done) { on_recovered_ = std::move(done); }
 
   // One GET.
   Task<Result<PeerState>> look(NodeId node, Deadline deadline);
-  // No request for a node that is known to be recovered: it is so for ever. `record` may be empty then.
+  // The same, before something is done about a node that is dead. No request for one that is known to be
+  // recovered: it is so for ever, and `record` may be empty then. Where there is no record, nobody knows
+  // when the lease ends: one is written in its place that lasts a TTL from now, so that the node is live up
+  // to then. kMissing only when a fence stands in its journal: it was recovered once, after its lease.
   Task<Result<PeerState>> look_before_claim(NodeId node, Deadline deadline);
 
   // Takes over `node`, which the caller knows to be dead (a mistake costs the node its life, but no
@@ -64,6 +68,10 @@ class Recoverer {
   };
 
   void remember(const NodeId& node);
+  // Creates the record of a node that has none; whatever comes of it: look again.
+  Task<void> write_lost(NodeId node, JournalState state, WallMs expires, Deadline deadline);
+  // Whether a fence stands in the journal; no, when there is too much of it to tell by a glance.
+  Task<Result<bool>> is_fenced(NodeId node, Deadline deadline);
   Task<void> run(NodeId node, Deadline deadline, std::shared_ptr<Shared> shared);
   Task<Result<void>> recover_alone(NodeId node, Deadline deadline);
   // One round over a record in state `fencing`. False: something changed, look again.
@@ -94,6 +102,7 @@ class Recoverer {
   World& world_;
   Bucket& bucket_;
   const NodeId self_;
+  const Duration ttl_;
   std::function<void(const NodeId&)> on_recovered_;
   std::unordered_set<NodeId> recovered_;  // at most kRecoveredMax of them
   std::unordered_map<NodeId, std::shared_ptr<Shared>> running_;

@@ -45,7 +45,7 @@ struct Taker {
       : world(fleet.world),
         store(fleet.world, world, fleet.bucket),
         bucket(world, store, seconds(2), [] { return false; }),
-        recoverer(world, bucket, NodeId(id)),
+        recoverer(world, bucket, NodeId(id), seconds(10)),
         root(fleet.world) {}
   ~Taker() {
     store.faults = SimFaults{};
@@ -150,9 +150,50 @@ TEST(Recovery, a_lease_record_that_is_lost_is_no_reason_to_forget_the_journal) {
   auto woken = fleet.run(b.wake(kCell, seconds(30)));
   ASSERT_TRUE(woken) << woken.error().message;
   EXPECT_EQ(b.cells.at(kCell).state->txid, Txid(30));
-  EXPECT_LT(fleet.world.now() - before, seconds(2)) << "there is no lease to wait for";
+  EXPECT_GE(fleet.world.now() - before, seconds(10)) << "nobody knows when its lease ends";
+  EXPECT_LT(fleet.world.now() - before, seconds(12));
   EXPECT_EQ(record_of(fleet, kDead).journal.drained, Slot(slots));
   fleet.shut_down(b);
+}
+
+// As after a day, when the record is deleted of a node that was recovered and still named by cells.
+TEST(Recovery, a_node_without_a_record_that_was_recovered_once_is_not_waited_for) {
+  Fleet fleet(6);
+  die_with_a_journal(fleet);
+  {
+    Taker c(fleet, "c");
+    ASSERT_TRUE(fleet.run(c.recoverer.recover(kDead, c.world.deadline_in(seconds(30)))));
+    fleet.world.run_for(seconds(2));
+  }
+  fleet.bucket.remove(node_key(kDead));
+  FleetNode& b = fleet.started("b");
+  MonoTime before = fleet.world.now();
+  auto woken = fleet.run(b.wake(kCell, seconds(30)));
+  ASSERT_TRUE(woken) << woken.error().message;
+  EXPECT_EQ(b.cells.at(kCell).state->txid, Txid(30));
+  EXPECT_LT(fleet.world.now() - before, seconds(2)) << "its fence stands";
+  fleet.shut_down(b);
+}
+
+// Two that find no record wait for the same end, and a live node whose record is gone reads for no longer.
+TEST(Recovery, a_node_without_a_record_is_live_for_one_lease_more) {
+  Fleet fleet(6);
+  die_with_a_journal(fleet);
+  fleet.bucket.remove(node_key(kDead));
+  Taker b(fleet, "b"), c(fleet, "c");
+  auto first = fleet.run(b.recoverer.look_before_claim(kDead, b.world.deadline_in(seconds(5))));
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->kind, PeerState::kLive);
+  EXPECT_TRUE(first->record.journal.lost);
+  fleet.world.run_for(seconds(5));
+  auto second = fleet.run(c.recoverer.look_before_claim(kDead, c.world.deadline_in(seconds(5))));
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->kind, PeerState::kLive);
+  EXPECT_EQ(second->record.expires, first->record.expires);
+  fleet.world.run_for(seconds(6));
+  second = fleet.run(c.recoverer.look_before_claim(kDead, c.world.deadline_in(seconds(5))));
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->kind, PeerState::kDead);
 }
 
 // A node whose slots are drained and deleted while it writes, which is what makes holes.

@@ -238,8 +238,8 @@ Task<Result<void>> WakeScanner::look_at_nodes(std::optional<NodeId> suspect, Dea
     if (!present.contains(node) && in_charge(node)) vanished.insert(node);
   }
   std::erase_if(silent, [&](const Listed& node) { return !in_charge(node.node); });
-  for (const NodeId& node : vanished) CO_TRY(co_await recover_vanished(node, deadline));
   next_node_look_ = MonoTime::max();
+  for (const NodeId& node : vanished) CO_TRY(co_await recover_vanished(node, deadline));
   CO_TRY(co_await look_at_silent(std::move(silent), store_now, deadline));
 
   members_ = std::move(present);
@@ -306,7 +306,17 @@ Task<Result<void>> WakeScanner::recover_vanished(NodeId node, Deadline deadline)
   CO_TRY_ASSIGN(ListPage page, co_await bucket_.list(std::move(request), deadline));
   scan_all();
   if (page.objects.empty()) co_return Result<void>{};
+  CO_TRY_ASSIGN(bool dead, co_await is_dead(node, deadline));
+  if (!dead) co_return Result<void>{};
   co_return co_await recoverer_.recover(node, deadline);
+}
+
+Task<Result<bool>> WakeScanner::is_dead(NodeId node, Deadline deadline) {
+  CO_TRY_ASSIGN(PeerState state, co_await recoverer_.look_before_claim(node, deadline));
+  if (state.kind == PeerState::kLive && state.record.journal.lost) {
+    next_node_look_ = std::min(next_node_look_, world_.now() + ttl_ * 11 / 10);
+  }
+  co_return state.kind == PeerState::kMissing || state.kind == PeerState::kDead;
 }
 
 // --- the alarms ---
@@ -370,6 +380,8 @@ Task<Result<void>> WakeScanner::load_indexes(Deadline deadline) {
     if (indexes_.contains(node)) continue;
     CO_TRY_ASSIGN(PeerState state, co_await recoverer_.look(node, deadline));
     if (state.kind == PeerState::kMissing) {
+      CO_TRY_ASSIGN(bool dead, co_await is_dead(node, deadline));
+      if (!dead) continue;
       CO_TRY(co_await recoverer_.recover(node, deadline));
     } else if (state.kind != PeerState::kRecovered) {
       continue;  // alive, or recovered soon by whoever watches it

@@ -80,6 +80,8 @@ class WakeScanner {
   Task<Result<void>> look_at(Listed listed, int64_t store_now, Deadline deadline);
   // A node whose record has gone without a word that we heard.
   Task<Result<void>> recover_vanished(NodeId node, Deadline deadline);
+  // Whether it may be recovered now. One without a record is looked at again when nobody can hold its lease.
+  Task<Result<bool>> is_dead(NodeId node, Deadline deadline);
 
   Task<Result<void>> scan(bool whole, bool unowned, Deadline deadline);
   Task<Result<void>> load_indexes(Deadline deadline);
