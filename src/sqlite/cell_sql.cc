@@ -53,6 +53,8 @@ template <class... F>
 struct Overloaded : F... {
   using F::operator()...;
 };
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;  // clang 16 does not find it by itself
 
 }  // namespace
 

@@ -28,6 +28,12 @@ struct FakeHost final : AwsHost {
     if (it == files.end()) return fail(Error::not_found(path + ": no such file"));
     return it->second;
   }
+  bool read_only = false;
+  Result<void> replace_file(const std::string& path, std::string_view text) override {
+    if (read_only) return fail(Error::invalid(path + ": read-only file system"));
+    files[path] = text;
+    return {};
+  }
   Task<Result<std::string>> run_command(std::string command, Deadline) override {
     auto it = commands.find(command);
     if (it == commands.end()) co_return fail(Error::invalid("no such command"));

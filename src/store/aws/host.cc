@@ -54,6 +54,16 @@ bool drain(int fd, std::string& into, size_t bytes_max) {
   return n > 0;
 }
 
+bool write_whole(int fd, std::string_view text) {
+  while (!text.empty()) {
+    ssize_t n = ::write(fd, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
+
 Result<std::string> run_now(const std::string& command, const std::atomic<bool>& abandoned) {
   int out[2], err[2];
   if (::pipe2(out, O_CLOEXEC) != 0) return fail(spawn_error(errno));
@@ -155,6 +165,20 @@ class ThisMachine final : public AwsHost {
       text.append(buffer, static_cast<size_t>(n));
       if (text.size() > kFileBytesMax) return fail(Error::invalid(path + ": larger than 1 MiB"));
     }
+  }
+
+  Result<void> replace_file(const std::string& path, std::string_view text) override {
+    // The name is nobody else's, also when another process writes the same file.
+    std::string temporary = path + ".XXXXXX";
+    UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));  // with mode 0600
+    if (!fd) return fail(Error::invalid(path + ": " + std::strerror(errno)));
+    const bool written = write_whole(fd.get(), text) && ::fsync(fd.get()) == 0;
+    if (!written || ::rename(temporary.c_str(), path.c_str()) != 0) {
+      Error error = Error::invalid(path + ": " + std::strerror(errno));
+      ::unlink(temporary.c_str());
+      return fail(std::move(error));
+    }
+    return {};
   }
 
   Task<Result<std::string>> run_command(std::string command, Deadline deadline) override {

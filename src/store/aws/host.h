@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "store/s3_credentials.h"
@@ -22,6 +23,11 @@ class AwsHost {
   // A small local file, whole: kNotFound, or kInvalid when it cannot be read or is larger than
   // 1 MiB. Errors name the path. Blocks on the disk for a moment.
   virtual Result<std::string> read_file(const std::string& path) const = 0;
+
+  // Puts `text` there in place of what there was, as a whole even when the machine fails, readable by
+  // its owner only. kInvalid when it cannot be written; the old content is then still there. Errors
+  // name the path. Blocks on the disk.
+  virtual Result<void> replace_file(const std::string& path, std::string_view text) = 0;
 
   // What `command`, given to /bin/sh, prints on its standard output: at most 64 KiB. kInvalid with
   // what it says on standard error, when it fails. It is killed when the deadline passes.

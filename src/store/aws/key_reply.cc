@@ -1,6 +1,9 @@
 #include "store/aws/key_reply.h"
 
 #include <algorithm>
+#include <boost/json.hpp>
+#include <ctime>
+#include <system_error>
 #include <utility>
 
 #include "base/json.h"
@@ -17,6 +20,15 @@ constexpr size_t kTokenCharsMax = 32 << 10;
 
 bool header_safe(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c > 0x20 && c < 0x7f; });
+}
+
+// "2030-01-02T03:04:05Z"
+std::string format_iso8601(WallMs when) {
+  std::time_t seconds = static_cast<std::time_t>(when.value / 1000);
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  char text[32];
+  return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc));
 }
 
 Result<AwsKeys> checked(AwsKeys keys, std::string_view expiration) {
@@ -97,6 +109,10 @@ Result<SsoToken> parse_sso_token(std::string_view json) {
   SsoToken out;
   out.token = fields.text("accessToken", kTokenCharsMax);
   std::string expires = fields.text("expiresAt", 64);
+  out.refresh_token = fields.text_or("refreshToken", "", kTokenCharsMax);
+  out.client_id = fields.text_or("clientId", "", kTokenCharsMax);
+  out.client_secret = fields.text_or("clientSecret", "", kTokenCharsMax);
+  std::string client_expires = fields.text_or("registrationExpiresAt", "", 64);
   TRY(fields.done());
   auto when = parse_iso8601(expires);
   if (!when) return fail(Error::invalid("'expiresAt' is no time"));
@@ -104,7 +120,45 @@ Result<SsoToken> parse_sso_token(std::string_view json) {
     return fail(Error::invalid("'accessToken' holds characters that no token has"));
   }
   out.expires = *when;
+  out.client_expires = parse_iso8601(client_expires);
   return out;
+}
+
+std::string SsoToken::not_renewable(WallMs now) const {
+  if (refresh_token.empty()) return "no 'refreshToken'";
+  if (client_id.empty()) return "no 'clientId'";
+  if (client_secret.empty()) return "no 'clientSecret'";
+  if (!client_expires) return "no 'registrationExpiresAt'";
+  return *client_expires <= now ? "a client registration that has expired" : "";
+}
+
+std::string sso_renewal_request(const SsoToken& token) {
+  return boost::json::serialize(boost::json::object{{"clientId", token.client_id},
+                                                    {"clientSecret", token.client_secret},
+                                                    {"grantType", "refresh_token"},
+                                                    {"refreshToken", token.refresh_token}});
+}
+
+Result<std::string> renewed_sso_cache(std::string_view cached, std::string_view json, WallMs now) {
+  constexpr uint64_t kSecondsMax = 10ull * 365 * 24 * 3600;
+  TRY(parse_sso_token(cached));
+  TRY_ASSIGN(JsonDocument document, parse_json(json));
+  JsonFields fields = document.fields();
+  const std::string token = fields.text("accessToken", kTokenCharsMax);
+  const uint64_t seconds = fields.number("expiresIn", 1, kSecondsMax);
+  const std::string refresh_token = fields.text_or("refreshToken", "", kTokenCharsMax);
+  TRY(fields.done());
+  std::error_code malformed;
+  boost::json::value file = boost::json::parse(cached, malformed);
+  if (malformed || !file.is_object()) return fail(Error::invalid("the cache is no JSON object"));
+  boost::json::object& out = file.get_object();
+  out["accessToken"] = token;
+  out["expiresAt"] = format_iso8601(WallMs{now.value + static_cast<int64_t>(seconds) * 1000});
+  // RFC 6749 section 6: without a new one the old one goes on.
+  if (!refresh_token.empty()) out["refreshToken"] = refresh_token;
+  std::string text = boost::json::serialize(out);
+  TRY(parse_sso_token(text));
+  return text;
 }
 
 Result<AwsKeys> parse_sts_keys(std::string_view xml) {

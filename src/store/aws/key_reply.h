@@ -29,12 +29,27 @@ Result<AwsKeys> parse_process_keys(std::string_view json);
 // {"roleCredentials": {"accessKeyId", "secretAccessKey", "sessionToken", "expiration": ms}}.
 Result<AwsKeys> parse_sso_keys(std::string_view json);
 
-// A file of the SSO token cache.
+// A file of the SSO token cache, as `aws sso login` writes it.
 struct SsoToken {
   std::string token;
   WallMs expires;
+  // What it is renewed with; empty where the file does not say, as for logins without an sso-session.
+  std::string refresh_token;
+  std::string client_id;
+  std::string client_secret;
+  std::optional<WallMs> client_expires;
+
+  // "", or what renewing lacks at that time.
+  std::string not_renewable(WallMs now) const;
 };
 Result<SsoToken> parse_sso_token(std::string_view json);
+
+// The body of a CreateToken request that renews it.
+std::string sso_renewal_request(const SsoToken& token);
+
+// What the file `cached` becomes when CreateToken has answered `json`: {"accessToken", "expiresIn" in
+// seconds, "refreshToken"?}. What else is in it stays.
+Result<std::string> renewed_sso_cache(std::string_view cached, std::string_view json, WallMs now);
 
 // The XML of AssumeRole and AssumeRoleWithWebIdentity.
 Result<AwsKeys> parse_sts_keys(std::string_view xml);

@@ -1,6 +1,7 @@
 #include "store/aws/providers.h"
 
 #include <openssl/evp.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "base/hex.h"
 #include "store/key.h"
 #include "store/s3_reply.h"
+#include "store/token_http.h"
 
 namespace celld {
 
@@ -86,6 +88,15 @@ std::string amazon_suffix(std::string_view region) {
 std::string home_path(const AwsHost& host, std::string_view path) {
   if (path != "~" && !path.starts_with("~/")) return std::string(path);
   return host.variable("HOME").value_or("/") + std::string(path.substr(1));
+}
+
+// " (run: ...)", with a name that a shell takes as it stands.
+std::string sso_login(const std::optional<std::string>& session) {
+  const bool plain = session && std::all_of(session->begin(), session->end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+           c == '.';
+  });
+  return " (run: aws sso login" + (plain ? " --sso-session " + *session : std::string()) + ")";
 }
 
 std::string chosen_profile_name(const AwsHost& host) {
@@ -367,34 +378,107 @@ Task<Result<AwsKeys>> AwsProviders::sso(const AwsConfig& config, AwsSettings set
     co_return fail(Error::invalid(
         "SSO needs sso_account_id, sso_role_name, sso_region and sso_session or sso_start_url"));
   }
-  const std::string file = home_path(*host_, "~/.aws/sso/cache/" + lower_hex_sha1(*cached_as) + ".json");
-  constexpr std::string_view kLogin = " (run: aws sso login)";
-  auto text = host_->read_file(file);
-  if (!text) co_return fail(Error::invalid("SSO: " + text.error().message + std::string(kLogin)));
-  auto token = parse_sso_token(*text);
-  if (!token) co_return fail(token.error().at("SSO: " + file));
-  if (token->expires <= world_.wall_now()) {
-    co_return fail(Error::make(ErrorCode::kForbidden,
-                               "SSO: the login has expired" + std::string(kLogin)));
-  }
+  std::string file = home_path(*host_, "~/.aws/sso/cache/" + lower_hex_sha1(*cached_as) + ".json");
+  const std::string login = sso_login(find_setting(settings, "sso_session"));
+  std::string token_region = *region;
+  std::string token_login = login;
+  CO_TRY_ASSIGN(SsoToken token, co_await sso_token(std::move(file), std::move(token_region),
+                                                   std::move(token_login), deadline));
   HttpCall request;
   request.method = "GET";
   request.url = host_->variable("AWS_ENDPOINT_URL_SSO")
                     .value_or("https://portal.sso." + *region + amazon_suffix(*region)) +
                 "/federation/credentials?" +
                 form_of({{"account_id", *account}, {"role_name", *role}});
-  request.headers.emplace_back("x-amz-sso_bearer_token", token->token);
+  request.headers.emplace_back("x-amz-sso_bearer_token", token.token);
   Call how;
   Result<HttpReply> reply = co_await call(std::move(request), how, deadline);
   if (!reply) co_return fail(reply.error().at("SSO"));
   if (reply->status != 200) {
     Error error = refused(*reply, "SSO");
-    if (reply->status == 401) error.message += kLogin;
+    if (reply->status == 401) error.message += login;
     co_return fail(std::move(error));
   }
   auto keys = parse_sso_keys(reply->body);
   if (!keys) co_return fail(keys.error().at("SSO"));
   co_return std::move(*keys);
+}
+
+// The token in `file`, renewed when it ends soon. Errors end with `login`, where a login helps.
+Task<Result<SsoToken>> AwsProviders::sso_token(std::string file, std::string region, std::string login,
+                                               Deadline deadline) {
+  // As the AWS CLI has it: in time for keys that are asked for now, seldom enough for one a quarter of an hour.
+  constexpr int64_t kRenewedBeforeMs = 15 * 60 * 1000;
+  auto text = host_->read_file(file);
+  if (!text) {
+    Error error = Error::invalid("SSO: " + text.error().message + login);
+    co_return fail(std::move(error));
+  }
+  auto token = parse_sso_token(*text);
+  if (auto kept = unwritten_sso_.find(file); kept != unwritten_sso_.end()) {
+    auto ours = parse_sso_token(kept->second);
+    if (ours && (!token || token->expires < ours->expires)) {
+      text = kept->second;
+      token = std::move(ours);
+    }
+  }
+  if (!token) co_return fail(token.error().at("SSO: " + file));
+  const WallMs now = world_.wall_now();
+  if (now.value + kRenewedBeforeMs < token->expires.value) co_return std::move(*token);
+
+  const bool expired = token->expires <= now;
+  const std::string lacks = token->not_renewable(now);
+  if (!lacks.empty()) {
+    if (!expired) co_return std::move(*token);
+    Error error =
+        Error::make(ErrorCode::kForbidden, "SSO: the login has expired, and " + file + " has " + lacks + login);
+    co_return fail(std::move(error));
+  }
+  std::string cached = *text;
+  std::string path = file;
+  Result<std::string> renewed = co_await renewed_sso(std::move(path), std::move(cached), std::move(region), deadline);
+  if (renewed) co_return parse_sso_token(*renewed);
+  // A renewal token serves once: another process may have been quicker.
+  auto again = host_->read_file(file);
+  auto theirs = again ? parse_sso_token(*again) : Result<SsoToken>(fail(Error()));
+  if (theirs && token->expires < theirs->expires && world_.wall_now() < theirs->expires) co_return std::move(*theirs);
+  if (!expired && world_.wall_now() < token->expires) {
+    spdlog::warn("the SSO login holds, but could not be renewed: {}", renewed.error().message);
+    co_return std::move(*token);
+  }
+  Error error = renewed.error().at("SSO: the login has expired and could not be renewed");
+  if (error.code == ErrorCode::kForbidden) error.message += login;
+  co_return fail(std::move(error));
+}
+
+// https://docs.aws.amazon.com/singlesignon/latest/OIDCAPIReference/API_CreateToken.html
+Task<Result<std::string>> AwsProviders::renewed_sso(std::string file, std::string cached, std::string region,
+                                                    Deadline deadline) {
+  auto token = parse_sso_token(cached);
+  if (!token) co_return fail(std::move(token).error());
+  HttpCall request;
+  request.method = "POST";
+  request.url = host_->variable("AWS_ENDPOINT_URL_SSO_OIDC").value_or("https://oidc." + region + amazon_suffix(region));
+  while (request.url.ends_with('/')) request.url.pop_back();
+  if (!is_private_url(request.url)) {
+    co_return fail(Error::invalid("AWS_ENDPOINT_URL_SSO_OIDC: secrets are sent over https or to this machine only"));
+  }
+  request.url += "/token";
+  request.headers.emplace_back("content-type", "application/json");
+  request.body = Blob(sso_renewal_request(*token));
+  Call how;
+  Result<HttpReply> reply = co_await call(std::move(request), how, deadline);
+  if (!reply) co_return fail(std::move(reply).error());
+  if (reply->status != 200) co_return fail(refused(*reply, "CreateToken"));
+  auto renewed = renewed_sso_cache(cached, reply->body, world_.wall_now());
+  if (!renewed) co_return fail(renewed.error().at("CreateToken"));
+  if (auto written = host_->replace_file(file, *renewed); written) {
+    unwritten_sso_.erase(file);
+  } else {
+    spdlog::warn("the renewed SSO login is kept in memory only: {}", written.error().message);
+    unwritten_sso_[file] = *renewed;
+  }
+  co_return renewed;
 }
 
 Task<Result<AwsKeys>> AwsProviders::assume_role(AwsSettings settings, S3Credentials source,

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -63,6 +64,8 @@ class AwsProviders {
                                  std::set<std::string> visited, Deadline deadline);
   Task<Result<AwsFound>> credential_source(std::string name, Deadline deadline);
   Task<Result<AwsKeys>> sso(const AwsConfig& config, AwsSettings settings, Deadline deadline);
+  Task<Result<SsoToken>> sso_token(std::string file, std::string region, std::string login, Deadline deadline);
+  Task<Result<std::string>> renewed_sso(std::string file, std::string cached, std::string region, Deadline deadline);
   Task<Result<AwsKeys>> assume_role(AwsSettings settings, S3Credentials source, Deadline deadline);
   Task<Result<AwsKeys>> assume_with_token(std::string role, std::string session,
                                           std::string token_file, std::string region,
@@ -77,6 +80,8 @@ class AwsProviders {
   World& world_;
   const std::shared_ptr<HttpTransport> transport_;
   const std::shared_ptr<AwsHost> host_;
+  // Caches of SSO tokens by path that were renewed, but could not be written.
+  std::map<std::string, std::string> unwritten_sso_;
 };
 
 }  // namespace celld

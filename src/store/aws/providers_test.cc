@@ -3,21 +3,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include "net/curl_transport.h"
 #include "store/aws/aws_testing.h"
 #include "store/aws/chain.h"
+#include "store/aws/key_reply.h"
 #include "store/file_temp_dir.h"
 
 namespace celld {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using testing::FakeHost;
+using ::testing::HasSubstr;
 using testing::MetadataServer;
+using ::testing::Not;
 using testing::RealWorld;
 
 constexpr const char* kMetadataKeys =
@@ -159,8 +162,9 @@ TEST_F(AwsProvidersTest, a_profile_that_assumes_a_role_with_the_keys_of_another)
 TEST_F(AwsProvidersTest, profiles_may_be_their_own_source_but_not_go_in_circles) {
   host->variables["AWS_PROFILE"] = "a";
   server.answer("POST /", 200, kStsKeys);
-  config("[profile a]\nrole_arn=r\nsource_profile=a\naws_access_key_id=A\n"
-         "aws_secret_access_key=S\n");
+  config(
+      "[profile a]\nrole_arn=r\nsource_profile=a\naws_access_key_id=A\n"
+      "aws_secret_access_key=S\n");
   expect_keys(AwsSource::kProfile);
   config("[profile a]\nrole_arn=r\nsource_profile=b\n[profile b]\nrole_arn=r\nsource_profile=a\n");
   EXPECT_THAT(error(AwsSource::kProfile), HasSubstr("is its own source, but has no keys"));
@@ -180,8 +184,9 @@ TEST_F(AwsProvidersTest, profiles_may_be_their_own_source_but_not_go_in_circles)
   config(deep);
   host->variables["AWS_PROFILE"] = "p0";
   EXPECT_THAT(error(AwsSource::kProfile), HasSubstr("more than 8 profiles"));
-  config("[profile p0]\nrole_arn=r\nsource_profile=p0\nmfa_serial=x\naws_access_key_id=A\n"
-         "aws_secret_access_key=S\n");
+  config(
+      "[profile p0]\nrole_arn=r\nsource_profile=p0\nmfa_serial=x\naws_access_key_id=A\n"
+      "aws_secret_access_key=S\n");
   EXPECT_THAT(error(AwsSource::kProfile), HasSubstr("mfa_serial"));
 }
 
@@ -206,8 +211,8 @@ TEST_F(AwsProvidersTest, single_sign_on) {
   config(
       "[default]\nsso_session=corp\nsso_account_id=123\nsso_role_name=Dev Ops\n"
       "[sso-session corp]\nsso_region=eu-west-1\nsso_start_url=https://corp.example/start\n");
-  EXPECT_THAT(error(AwsSource::kProfile), AllOf(HasSubstr("/h/.aws/sso/cache/"),
-                                                HasSubstr("aws sso login")));
+  EXPECT_THAT(error(AwsSource::kProfile),
+              AllOf(HasSubstr("/h/.aws/sso/cache/"), HasSubstr("aws sso login")));
   // The file is named after the SHA-1 of the session's name.
   host->files["/h/.aws/sso/cache/ee0bfd2552fbd840c02cc48b6e823320543c450f.json"] =
       R"({"accessToken":"SSO-TOKEN","expiresAt":"2099-01-01T00:00:00Z"})";
@@ -226,6 +231,112 @@ TEST_F(AwsProvidersTest, single_sign_on) {
     }
   }
   EXPECT_THAT(error(AwsSource::kProfile), HasSubstr("the login has expired"));
+}
+
+// A login of an sso-session, as `aws sso login` leaves it, that ends in so many seconds.
+struct AwsSsoRenewalTest : AwsProvidersTest {
+  const std::string cache = "/h/.aws/sso/cache/ee0bfd2552fbd840c02cc48b6e823320543c450f.json";
+
+  void SetUp() override {
+    AwsProvidersTest::SetUp();
+    host->variables["AWS_ENDPOINT_URL_SSO_OIDC"] = server.url();
+    config(
+        "[default]\nsso_session=corp\nsso_account_id=123\nsso_role_name=Ops\n"
+        "[sso-session corp]\nsso_region=eu-west-1\nsso_start_url=https://corp.example/start\n");
+    server.answer("GET /federation/credentials", 200,
+                  R"({"roleCredentials":{"accessKeyId":"ASIA","secretAccessKey":"Sekret",
+                      "sessionToken":"Tk0","expiration":4070908800000}})");
+  }
+  static std::string login(std::string_view expires,
+                           std::string_view registration = "2099-01-01T00:00:00Z") {
+    return R"({"startUrl":"https://corp.example/start","region":"eu-west-1","accessToken":"OLD","expiresAt":")" +
+           std::string(expires) +
+           R"(","clientId":"client","clientSecret":"Sekret","registrationExpiresAt":")" +
+           std::string(registration) + R"(","refreshToken":"Tk0-refresh"})";
+  }
+  std::string bearer() { return server.asked.back().header("x-amz-sso_bearer_token"); }
+  size_t renewals() const {
+    return static_cast<size_t>(std::ranges::count_if(
+        server.asked,
+        [](const MetadataServer::Asked& a) { return a.line.starts_with("POST /token"); }));
+  }
+};
+
+TEST_F(AwsSsoRenewalTest, a_login_that_has_expired_is_renewed_and_written_back) {
+  host->files[cache] = login("2001-01-01T00:00:00Z");
+  server.answer("POST /token", 200,
+                R"({"accessToken":"NEW","expiresIn":28800,"refreshToken":"next"})");
+  expect_keys(AwsSource::kProfile);
+  EXPECT_EQ(bearer(), "NEW");
+  ASSERT_EQ(renewals(), 1u);
+  for (const char* part : {R"("grantType":"refresh_token")", R"("refreshToken":"Tk0-refresh")",
+                           R"("clientId":"client")"}) {
+    EXPECT_THAT(server.asked.front().body, HasSubstr(part));
+  }
+  auto kept = parse_sso_token(host->files[cache]);
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->token, "NEW");
+  EXPECT_EQ(kept->refresh_token, "next");
+  EXPECT_THAT(host->files[cache], HasSubstr("https://corp.example/start"))
+      << "what else is in it stays";
+  expect_keys(AwsSource::kProfile);
+  EXPECT_EQ(renewals(), 1u) << "it lasts for eight hours now";
+}
+
+TEST_F(AwsSsoRenewalTest, a_login_that_lasts_is_left_alone) {
+  host->files[cache] = login("2099-01-01T00:00:00Z");
+  expect_keys(AwsSource::kProfile);
+  EXPECT_EQ(bearer(), "OLD");
+  EXPECT_EQ(renewals(), 0u);
+}
+
+TEST_F(AwsSsoRenewalTest, what_cannot_be_renewed_says_what_to_run) {
+  for (const char* refusal : {R"({"error":"invalid_grant"})", R"({"error":"invalid_client"})"}) {
+    host->files[cache] = login("2001-01-01T00:00:00Z");
+    server.answer("POST /token", 400, refusal);
+    EXPECT_THAT(error(AwsSource::kProfile),
+                AllOf(HasSubstr("could not be renewed"),
+                      HasSubstr("run: aws sso login --sso-session corp")));
+    EXPECT_EQ(host->files[cache], login("2001-01-01T00:00:00Z"));
+  }
+  host->files[cache] = login("2001-01-01T00:00:00Z", "2002-01-01T00:00:00Z");
+  EXPECT_THAT(error(AwsSource::kProfile),
+              AllOf(HasSubstr("a client registration that has expired"),
+                    HasSubstr("run: aws sso login --sso-session corp")));
+}
+
+TEST_F(AwsSsoRenewalTest, a_store_of_tokens_that_fails_for_a_moment_is_not_a_reason_to_log_in) {
+  host->files[cache] = login("2001-01-01T00:00:00Z");
+  server.answer("POST /token", 500, "");
+  EXPECT_THAT(error(AwsSource::kProfile), Not(HasSubstr("aws sso login")));
+}
+
+TEST_F(AwsSsoRenewalTest, replies_that_are_none_change_nothing) {
+  for (const char* reply :
+       {"", "{}", "[]", R"({"accessToken":"NEW"})", R"({"accessToken":"a b","expiresIn":5})",
+        R"({"accessToken":"NEW","expiresIn":-5})"}) {
+    host->files[cache] = login("2001-01-01T00:00:00Z");
+    server.answer("POST /token", 200, reply);
+    EXPECT_THAT(error(AwsSource::kProfile), HasSubstr("CreateToken")) << reply;
+    EXPECT_EQ(host->files[cache], login("2001-01-01T00:00:00Z"));
+  }
+}
+
+TEST_F(AwsSsoRenewalTest, a_cache_that_cannot_be_written_is_kept_in_memory) {
+  host->files[cache] = login("2001-01-01T00:00:00Z");
+  host->read_only = true;
+  server.answer("POST /token", 200,
+                R"({"accessToken":"NEW","expiresIn":28800,"refreshToken":"next"})");
+  expect_keys(AwsSource::kProfile);
+  expect_keys(AwsSource::kProfile);
+  EXPECT_EQ(bearer(), "NEW");
+  EXPECT_EQ(renewals(), 1u) << "a renewal token serves once";
+}
+
+TEST_F(AwsSsoRenewalTest, its_secrets_go_to_no_plain_address_elsewhere) {
+  host->files[cache] = login("2001-01-01T00:00:00Z");
+  host->variables["AWS_ENDPOINT_URL_SSO_OIDC"] = "http://192.0.2.1";
+  EXPECT_THAT(error(AwsSource::kProfile), HasSubstr("AWS_ENDPOINT_URL_SSO_OIDC"));
 }
 
 TEST_F(AwsProvidersTest, containers_of_ecs_and_eks) {
@@ -314,7 +425,8 @@ TEST_F(AwsProvidersTest, the_chain_says_what_every_source_lacked) {
 
   std::filesystem::create_directory(home.path() + "/.aws");
   auto write = [&](const std::string& command) {
-    std::ofstream(home.path() + "/.aws/config") << "[default]\ncredential_process=" << command << "\n";
+    std::ofstream(home.path() + "/.aws/config")
+        << "[default]\ncredential_process=" << command << "\n";
   };
   auto ask = [&] {
     auto fresh = aws_credentials(real.world(), transport, machine);
@@ -358,6 +470,24 @@ TEST(AwsHost, files_are_bounded_and_named) {
   EXPECT_THAT(host->read_file(dir.path() + "/big").error().message, HasSubstr("1 MiB"));
   std::ofstream(dir.path() + "/good") << "text";
   EXPECT_EQ(*host->read_file(dir.path() + "/good"), "text");
+}
+
+TEST(AwsHost, a_file_is_replaced_whole_and_is_its_owners_only) {
+  testing::TempDir dir;
+  RealWorld real;
+  auto host = aws_host(real.world(), process_environment());
+  const std::string path = dir.path() + "/cache.json";
+  std::ofstream(path) << "a longer text that was there before";
+  std::filesystem::permissions(path, std::filesystem::perms::all);
+  ASSERT_TRUE(host->replace_file(path, "new"));
+  EXPECT_EQ(*host->read_file(path), "new");
+  EXPECT_EQ(std::filesystem::status(path).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  EXPECT_THAT(host->replace_file(dir.path() + "/none/cache.json", "x").error().message,
+              HasSubstr("/none/cache.json"));
+  size_t files = 0;
+  for ([[maybe_unused]] auto& entry : std::filesystem::directory_iterator(dir.path())) ++files;
+  EXPECT_EQ(files, 1u) << "nothing is left beside it";
 }
 
 }  // namespace
