@@ -58,7 +58,7 @@ S3Signed S3Signer::sign(const S3Credentials& credentials, const S3Unsigned& requ
       request.body_sha256.empty() ? sha256_hex(request.body) : request.body_sha256;
   HeaderList headers = request.headers;
   headers.emplace_back("host", request.host);
-  headers.emplace_back("x-amz-content-sha256", payload_hash);
+  if (service_ == "s3") headers.emplace_back("x-amz-content-sha256", payload_hash);
   headers.emplace_back("x-amz-date", date);
   if (!credentials.session_token.empty()) {
     headers.emplace_back(kTokenHeader, credentials.session_token);

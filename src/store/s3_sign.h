@@ -1,4 +1,4 @@
-// AWS Signature Version 4 for S3, payload signed.
+// AWS Signature Version 4 for S3, payload signed; also for services that do not want its hash as a header.
 //
 // https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
 #pragma once
