@@ -154,6 +154,26 @@ TEST(Core, cold_activation_of_a_released_cell_is_two_sequential_round_trips) {
   fleet.shut_down(b);
 }
 
+// Others take such a cell for one that has an owner, so its alarm would wait for somebody to ask for it.
+TEST(Core, a_claim_that_was_applied_without_our_knowing_is_looked_into) {
+  Fleet fleet(4);
+  FleetNode& a = fleet.started("a");
+  a.data.lose_reply = [claimed = false](const std::string& op, const std::string& key) mutable {
+    if (key == owner_key(kCell) && op != "get") claimed = true;
+    return claimed && key == owner_key(kCell);
+  };
+  ASSERT_FALSE(fleet.run(a.wake(kCell, seconds(2))));
+  EXPECT_FALSE(a.core->owns(kCell));
+  fleet.world.run_for(seconds(60));
+  EXPECT_FALSE(a.core->owns(kCell)) << "the bucket tells nothing yet";
+  a.data.lose_reply = nullptr;
+  ASSERT_TRUE(fleet.world.run_until([&] { return a.core->owns(kCell); }, seconds(60)));
+  Blob record = fleet.bucket.get(owner_key(kCell))->body;
+  EXPECT_EQ(decode_owner(record.view(), "own.json")->epoch, Epoch(2)) << "nothing is served under the first";
+  EXPECT_TRUE(fleet.world.run_until([&] { return a.hints > 0; }, seconds(60))) << "its alarm is not known";
+  fleet.shut_down(a);
+}
+
 TEST(Core, who_asks_is_told_at_once_where_a_cell_lives) {
   Fleet fleet(4);
   CoreOptions routable;

@@ -20,6 +20,10 @@ constexpr Duration kRestoreTime = std::chrono::minutes(10);
 constexpr Duration kImageKept = std::chrono::seconds(30);
 // How often the owner of a wanted cell is looked at.
 constexpr Duration kOwnerPoll = milliseconds(500);
+// How a claim without an outcome is followed: pauses between looks, and for how long a request may be under way.
+constexpr Duration kFindOutFirst = std::chrono::seconds(1);
+constexpr Duration kFindOutPause = std::chrono::seconds(30);
+constexpr Duration kFindOutFor = std::chrono::minutes(5);
 
 }  // namespace
 
@@ -172,12 +176,16 @@ Task<Result<Ownership::Claimed>> Ownership::claim_as(CellId cell, Origin origin,
   Blob body(encode_owner(next));
   if (MUTANT("claim-without-a-condition")) CO_TRY(co_await bucket_.put(key, body, deadline));
   ++claims_unsettled_;
+  std::optional<Version> before = condition.version;
   Settled settled = co_await bucket_.settle(key, std::move(body), std::move(condition), deadline);
-  if (settled.kind != Settled::kUnsettled) --claims_unsettled_;
-  // Not settled: it may still be applied later, and then the record names us. The next activation
-  // meets that with a swap to yet another epoch, so nothing is ever served under this one.
-  if (settled.kind == Settled::kUnsettled) COVERAGE_MARK("claim-unsettled");
-  if (settled.kind == Settled::kUnsettled) co_return fail(std::move(settled.error));
+  if (settled.kind == Settled::kUnsettled) {
+    // It may still be applied later, and then the record names us. The next activation meets that with a
+    // swap to yet another epoch, so nothing is ever served under this one.
+    COVERAGE_MARK("claim-unsettled");
+    tasks_.spawn(find_out_later(cell, std::move(before)));
+    co_return fail(std::move(settled.error));
+  }
+  --claims_unsettled_;
   if (settled.kind == Settled::kRejected) COVERAGE_MARK("claim-lost-to-another");
   if (settled.kind == Settled::kRejected) co_return Claimed{false};
   if (lease_.lost()) {
@@ -208,6 +216,37 @@ Task<Result<Ownership::Claimed>> Ownership::claim_as(CellId cell, Origin origin,
     case Origin::kTakenOver: alarms_.own_taken_over(cell); break;
   }
   co_return Claimed{true};
+}
+
+// Others take a cell that the record gives to a live node for one whose alarm is kept, so that one which is
+// ours by a claim that we do not know of must not stay so although nobody asks for it.
+Task<void> Ownership::find_out_later(CellId cell, std::optional<Version> before) {
+  Backoff backoff(world_, kFindOutFirst, kFindOutPause);
+  MonoTime last = world_.now() + kFindOutFor;
+  for (;;) {
+    MonoTime again = world_.now() + backoff.next();
+    while (world_.now() < again && !lease_.lost() && !claims_stopped_) co_await progress_.wait_until(Deadline{again});
+    if (lease_.lost() || claims_stopped_) co_return;
+    if (find(cell)) break;
+    if (pending_.contains(cell)) continue;
+    std::string key = owner_key(cell);
+    Deadline deadline = world_.deadline_in(kStepTime);
+    Result<StoredObject> got = co_await bucket_.get(key, deadline);
+    if (!got && got.error().code != ErrorCode::kNotFound) continue;
+    if (got) {
+      Result<OwnerRecord> record = decode_owner(got->body.view(), key);
+      if (record && record->node == self_ && !find(cell)) {
+        COVERAGE_MARK("unsettled-claim-was-applied");
+        Deadline patience = world_.deadline_in(kStepTime);
+        Result<Activation> activated = co_await activate(cell, patience, nullptr, MonoTime{});
+        if (!activated) continue;
+        break;
+      }
+      if (got->version != before) break;  // somebody else was faster: ours is refused for ever
+    }
+    if (world_.now() >= last) co_return;  // nothing is under way for so long
+  }
+  --claims_unsettled_;
 }
 
 Task<Result<void>> Ownership::claim(CellId cell, std::shared_ptr<Pending> pending,

@@ -51,7 +51,10 @@ class Ownership {
   OwnedCell* find(const CellId& cell);
   std::vector<CellId> cells() const;
   // From now on no claim is sent. Before the node says how it leaves.
-  void stop_claims() { claims_stopped_ = true; }
+  void stop_claims() {
+    claims_stopped_ = true;
+    progress_.notify_all();
+  }
   // Whether own.json of some cell may come to name this node without our knowing.
   bool claims_unsettled() const { return claims_unsettled_ > 0; }
   // A commit of the cell goes to the journal.
@@ -83,6 +86,9 @@ class Ownership {
   // Makes the cell ours. kNotOwner when a live node keeps it; which one goes to `pending` if it asks.
   Task<Result<void>> claim(CellId cell, std::shared_ptr<Pending> pending,
                            std::optional<Result<LtxFile>>* fetched);
+  // After a claim without a definite outcome, made on the version `before`: until it is known whether the
+  // cell is ours, and then it is claimed once more.
+  Task<void> find_out_later(CellId cell, std::optional<Version> before);
   struct Claimed {
     bool applied = false;  // else: rejected, look again
   };
