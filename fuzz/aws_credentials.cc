@@ -31,7 +31,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(parse_sso_token(*renewed)->token == "new" && parse_sso_token(*renewed)->refresh_token == "next");
   }
   const std::string_view cached = R"({"accessToken":"old","expiresAt":"2030-01-01T00:00:00Z"})";
-  if (auto renewed = renewed_sso_cache(cached, text, WallMs{0})) CHECK(parse_sso_token(*renewed));
+  if (auto renewed = renewed_sso_cache(cached, text, WallMs{0})) {
+    CHECK(parse_sso_token(*renewed));
+  }
   (void)shown_aws_error(text);
   if (check_container_uri(text)) {
     CHECK(text.starts_with("http")) << text;

@@ -351,9 +351,18 @@ Task<Result<void>> Ownership::claim(CellId cell, std::shared_ptr<Pending> pendin
     if (current.node == self_) COVERAGE_MARK("record-names-us-unknown-to-us");
     // Recovered, or ours by a claim whose outcome we never learned. Only now the LIST. The swap is
     // on the version read in the beginning.
-    CO_TRY_ASSIGN(Chain chain, co_await list_chain(bucket_, cell, current.manifest, deadline));
+    Result<Chain> chain = co_await list_chain(bucket_, cell, current.manifest, deadline);
+    if (!chain && chain.error().code == ErrorCode::kCorrupt) {
+      // Or somebody was faster, and has merged and deleted what we listed.
+      CO_TRY_ASSIGN(StoredObject again, co_await bucket_.get(key, deadline));
+      if (again.version != got->version) {
+        ++rejections;
+        continue;
+      }
+    }
+    if (!chain) co_return fail(std::move(chain).error());
     CO_TRY_ASSIGN(Claimed claimed, co_await claim_as(cell, Origin::kTakenOver, current, std::move(swap),
-                                                     std::move(chain), deadline));
+                                                     std::move(*chain), deadline));
     if (claimed.applied) co_return Result<void>{};
     ++rejections;
   }

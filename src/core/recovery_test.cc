@@ -156,6 +156,40 @@ TEST(Recovery, a_lease_record_that_is_lost_is_no_reason_to_forget_the_journal) {
   fleet.shut_down(b);
 }
 
+// Who lists a cell while a faster owner merges and deletes sees less than there is.
+TEST(Recovery, a_gap_in_what_was_listed_is_damage_only_if_nobody_claimed_the_cell_meanwhile) {
+  for (bool claimed : {false, true}) {
+    Fleet fleet(6);
+    die_with_a_journal(fleet);
+    FleetNode& b = fleet.started("b");
+    fleet.world.run_for(seconds(11));
+    int lists = 0;
+    const std::string above = ltx_key(kCell, Epoch(1), 0, Txid(40), Txid(41));
+    b.data.lose_request = [&](const std::string& op, const std::string& key) {
+      if (op != "list" || key != ltx_prefix(kCell)) return false;
+      if (++lists == 1) {
+        fleet.bucket.put(above, Blob("above a gap"));
+        Blob own = fleet.bucket.get(owner_key(kCell))->body;
+        OwnerRecord record = *decode_owner(own.view(), owner_key(kCell));
+        record.epoch = record.epoch.next();
+        if (claimed) fleet.bucket.put(owner_key(kCell), Blob(encode_owner(record)));
+      } else {
+        fleet.bucket.remove(above);
+      }
+      return false;
+    };
+    auto woken = fleet.run(b.wake(kCell, seconds(20)));
+    if (claimed) {
+      EXPECT_EQ(lists, 2);
+      EXPECT_TRUE(woken) << woken.error().message;
+    } else {
+      ASSERT_FALSE(woken);
+      EXPECT_EQ(woken.error().code, ErrorCode::kCorrupt);
+    }
+    b.kill();
+  }
+}
+
 // As after a day, when the record is deleted of a node that was recovered and still named by cells.
 TEST(Recovery, a_node_without_a_record_that_was_recovered_once_is_not_waited_for) {
   Fleet fleet(6);
