@@ -57,12 +57,17 @@ Result<void> check_file_limit() {
 
 namespace {
 
-// Half of the files are for the bucket and for databases, so that clients, however many they are,
-// cannot make the lease run out.
+// Half of the files are for clients, an eighth for requests of other nodes and one for requests to them. So whoever
+// comes, the bucket and the databases have the rest, and the lease does not run out.
 ServeOptions within_file_limit(ServeOptions options) {
-  size_t connections = raise_file_limit() / 2 / std::max<size_t>(options.node.front_loops, 1);
-  size_t& most = options.node.loop.http.connections_max;
-  most = std::clamp<size_t>(connections, 1, most);
+  const size_t files = raise_file_limit();
+  const size_t front = std::max<size_t>(options.node.front_loops, 1);
+  const size_t cells = std::max<size_t>(options.node.cell_loops, 1);
+  LoopOptions& loop = options.node.loop;
+  auto bound = [](size_t& most, size_t connections) { most = std::clamp<size_t>(connections, 1, most); };
+  bound(loop.http.connections_max, files / 2 / front);
+  bound(loop.internal_connections_max, files / 8 / front);
+  bound(loop.peer_connections_max, files / 8 / cells);
   return options;
 }
 

@@ -84,7 +84,7 @@ Loop::Loop(std::string name, Control& control, LoopOptions options)
       world_(io_),
       work_(boost::asio::make_work_guard(io_)) {}
 
-Loop::~Loop() = default;
+Loop::~Loop() { *alive_ = false; }
 
 void Loop::set_peers(PeerIdentity identity, std::shared_ptr<PeerChecker> checker) {
   identity_ = std::move(identity);
@@ -204,9 +204,12 @@ void Loop::not_ours(Resident& r, const std::optional<OwnedElsewhere>& elsewhere,
   CellId id = r.cell.id;
   auto name = r.cell.name;
   std::deque<js::CellEvent> waiting = r.cell.take_waiting();
-  Claim claim = r.claim;
+  const Claim claim = r.claim;
+  const bool hinted = r.alarm_hinted;
   cells_.erase(id);
   if (elsewhere) peers_->learn(id, *elsewhere);
+  // A hint that came while peers asked for what they thought to be ours.
+  if (hinted && claim == Claim::kOwnedOnly) on_alarm_due(id, WallMs{});
   for (js::CellEvent& event : waiting) {
     js::Journey* journey = js::journey_of(event);
     if (journey && journey->from_peer) {

@@ -45,6 +45,8 @@ struct LoopOptions {
   Duration confirm_timeout{std::chrono::seconds(30)};
   Duration idle_release{std::chrono::minutes(5)};    // an idle cell is handed back
   Duration code_update_force{std::chrono::seconds(30)};  // a busy cell is moved to new code
+  size_t internal_connections_max = 10'000;  // from other nodes; then 503
+  size_t peer_connections_max = 4'096;       // to one other node; further calls wait
   ErrorDetail error_detail = ErrorDetail::kGeneric;
   std::string scratch_dir;  // for databases that outgrow memory; empty: they stay in memory
 };
@@ -194,6 +196,7 @@ class Loop final : public js::IsolateServices {
   MonoTime trimmed_at_;
   bool unconfirmed_logged_ = false;
   size_t peers_served_ = 0;  // requests under way
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   Callback peers_served_done_;
   bool draining_ = false;
   bool stopping_ = false;

@@ -37,13 +37,16 @@ void refuse(HttpExchange& exchange, int status, std::string_view reason, std::st
 }  // namespace
 
 // The answer to a peer, on its way from any thread to the one that holds the exchange. Dropped without
-// an answer it says so.
+// an answer it says so, unless the loops are being destroyed, all threads having ended: then what is left in
+// the queue of one may belong to another that is gone.
 class Loop::PeerAnswer {
  public:
   PeerAnswer(Loop& loop, std::shared_ptr<HttpExchange> exchange)
-      : loop_(&loop), exchange_(std::move(exchange)) {}
+      : loop_(&loop), alive_(loop.alive_), exchange_(std::move(exchange)) {}
   PeerAnswer(PeerAnswer&& other) noexcept
-      : loop_(std::exchange(other.loop_, nullptr)), exchange_(std::move(other.exchange_)) {}
+      : loop_(std::exchange(other.loop_, nullptr)),
+        alive_(std::move(other.alive_)),
+        exchange_(std::move(other.exchange_)) {}
   PeerAnswer& operator=(PeerAnswer&&) = delete;
   ~PeerAnswer() {
     if (loop_) give(js::js_fail("the thread of the Durable Object was lost", js::kRetryable | js::kObjectReset));
@@ -52,6 +55,7 @@ class Loop::PeerAnswer {
   using Answer = js::Outcome<std::variant<js::HttpResponseMessage, Blob>>;
   void give(Answer answer) {
     Loop* loop = std::exchange(loop_, nullptr);
+    if (!*alive_) return;
     loop->post([loop, exchange = std::move(exchange_), answer = std::move(answer)]() mutable {
       loop->answer_peer(std::move(exchange), std::move(answer));
     });
@@ -59,24 +63,30 @@ class Loop::PeerAnswer {
 
  private:
   Loop* loop_;
+  std::shared_ptr<const bool> alive_;
   std::shared_ptr<HttpExchange> exchange_;  // only the loop's thread looks into it
 };
 
 void Loop::begin_peers() {
   HttpLimits limits = options_.http;
   limits.head_bytes_max = kHeadBytesMax;
+  limits.connections_max = options_.internal_connections_max;
   internal_server_ = std::make_unique<HttpServer>(
       io_, limits, [this](std::shared_ptr<HttpExchange> e) { serve_peer(std::move(e)); });
   PeerCalls::Services services;
   services.deliver = [this](js::CellAddress to, js::CellEvent event) { deliver(std::move(to), std::move(event)); };
   services.log = [this](js::LogLevel level, std::string text) { log(level, std::move(text)); };
   services.post = [this](Callback callback) { post(std::move(callback)); };
-  peers_ = std::make_unique<PeerCalls>(io_, world_, *identity_, std::move(services));
+  peers_ = std::make_unique<PeerCalls>(io_, world_, *identity_, std::move(services),
+                                       static_cast<long>(options_.peer_connections_max));
 }
 
 std::chrono::milliseconds Loop::authority_left() {
-  Duration left = MonoTime{Duration(control_.authority_until_ns().load(std::memory_order_acquire))} - world_.now();
-  return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(left), std::chrono::milliseconds(0));
+  // Far in the past after a fence.
+  int64_t until = control_.authority_until_ns().load(std::memory_order_acquire);
+  int64_t now = world_.now().since_start.count();
+  if (until <= now) return std::chrono::milliseconds(0);
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Duration(until - now));
 }
 
 void Loop::serve_peer(std::shared_ptr<HttpExchange> exchange) {
@@ -98,7 +108,8 @@ void Loop::serve_peer(std::shared_ptr<HttpExchange> exchange) {
 std::shared_ptr<HttpExchange> Loop::counted(std::shared_ptr<HttpExchange> exchange) {
   ++peers_served_;
   HttpExchange* raw = exchange.get();
-  auto release = [this, exchange = std::move(exchange)](HttpExchange*) mutable {
+  auto release = [this, alive = alive_, exchange = std::move(exchange)](HttpExchange*) mutable {
+    if (!*alive) return;
     post([this, exchange = std::move(exchange)]() mutable {
       exchange.reset();
       --peers_served_;

@@ -25,7 +25,6 @@ constexpr Duration kRemembered = std::chrono::seconds(60);
 constexpr uint64_t kWholeBytesMax = 64 << 10;
 constexpr size_t kValueBytesMax = 256 << 20;
 constexpr size_t kRefusalBytesMax = 4 << 10;
-constexpr long kConnectionsMax = 4'096;
 
 // As workerd says it.
 js::JsError lost(const std::string& why) {
@@ -263,6 +262,12 @@ class PeerCalls::Call : public std::enable_shared_from_this<PeerCalls::Call> {
 
   void refused() {
     if (refusal_ == "wrong-node") return again(true);  // another process has its address now
+    if (status_ == 503 && refusal_.empty()) {  // of its listener: it has too many connections
+      return fail(js::JsError{"Error",
+                              "Durable Object is overloaded. Its node has too many connections.",
+                              {},
+                              js::kOverloaded | js::kRetryable | js::kNotBegun});
+    }
     while (!collected_.empty() && collected_.back() == '\n') collected_.pop_back();
     std::string why =
         "node " + node_.value + " answers " + std::to_string(status_) + ": " + collected_;
@@ -292,15 +297,15 @@ class PeerCalls::Call : public std::enable_shared_from_this<PeerCalls::Call> {
   js::PipeWriter download_;
 };
 
-PeerCalls::PeerCalls(boost::asio::io_context& io, World& world, PeerIdentity identity,
-                     Services services)
+PeerCalls::PeerCalls(boost::asio::io_context& io, World& world, PeerIdentity identity, Services services,
+                     long connections_max)
     : io_(io),
       world_(world),
       identity_(std::move(identity)),
       services_(std::make_shared<const Services>(std::move(services))),
       session_(world.random_u64()),
       client_(std::make_unique<FetchClient>(
-          io_, FetchOptions{.connections_per_host_max = kConnectionsMax})) {}
+          io_, FetchOptions{.connections_per_host_max = connections_max})) {}
 
 PeerCalls::~PeerCalls() {
   *alive_ = false;

@@ -43,7 +43,8 @@ class PeerCalls {
     // Posts to the loop's thread, from any.
     std::function<void(Callback)> post;
   };
-  PeerCalls(boost::asio::io_context& io, World& world, PeerIdentity identity, Services services);
+  // At most so many connections to one node; further calls wait.
+  PeerCalls(boost::asio::io_context& io, World& world, PeerIdentity identity, Services services, long connections_max);
   // What is under way fails as lost.
   ~PeerCalls();
   PeerCalls(const PeerCalls&) = delete;
