@@ -2,7 +2,9 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { request } from "node:http";
+import { connect } from "node:net";
 import { after, before, describe, test } from "node:test";
+import { setTimeout as pass } from "node:timers/promises";
 import { deploy, sanitized, scratch, until } from "../e2e/lib/celld.mjs";
 import { Client, forEachParallel } from "../e2e/lib/client.mjs";
 import { makeProject, config } from "../e2e/lib/projects.mjs";
@@ -285,6 +287,26 @@ describe("forward to a node that is lost", () => {
       if (signal === "SIGSTOP") assert.equal((await nodes[0].run.exited).code, 3, nodes[0].stderr);
     });
   }
+});
+
+describe("forward to a node that is full", () => {
+  test("a_node_without_connections_for_its_peers_is_overloaded_and_keeps_its_lease", async (t) => {
+    const { nodes } = await startFleet(t, 2, makeProject(scratch(), PROJECT), { files: 512 });
+    const [owner, other] = nodes.map(({ url }) => new Client(url));
+    t.after(() => [owner, other].forEach((client) => client.close()));
+    await owner.json("POST", "/o/note?what=x");
+    const [, port] = nodes[0].stderr.match(/other nodes reach this one at 127\.0\.0\.1:(\d+)/);
+    const sockets = Array.from({ length: 300 }, () => connect(Number(port), "127.0.0.1").on("error", () => {}));
+    t.after(() => sockets.forEach((socket) => socket.destroy()));
+    await until("the node refuses its peer", async () => {
+      const { status, headers } = await other.send("POST", "/o/note?what=refused");
+      return status === 503 && headers["x-celld-overload"];
+    });
+    await pass(TTL_MS);
+    assert.deepEqual(await owner.json("POST", "/o/note?what=x"), { n: 2 });
+    sockets.forEach((socket) => socket.destroy());
+    await until("the node answers its peer", async () => (await other.send("GET", "/o/seen?what=x")).status === 200);
+  });
 });
 
 describe("forward to a node that leaves", () => {

@@ -57,8 +57,10 @@ export async function until(what, condition, ms = 20_000, pause = 20) {
 }
 
 // A started celld: { child, stdout, stderr, exited, kill(signal), ended() }. `exited` resolves to { code, signal }.
-export function spawnCelld(args, { env = {}, cwd } = {}) {
-  const child = spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, ...env }, cwd });
+// With `files` it may have so many open.
+export function spawnCelld(args, { env = {}, cwd, files } = {}) {
+  const command = files ? ["sh", "-c", `ulimit -n ${files} && exec "$0" "$@"`, binary] : [binary];
+  const child = spawn(command[0], [...command.slice(1), ...args], { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, ...env }, cwd });
   const run = { child, stdout: "", stderr: "" };
   for (const stream of ["stdout", "stderr"]) {
     child[stream].setEncoding("utf8").on("data", (text) => (run[stream] = (run[stream] + text).slice(-OUTPUT_CHARS_MAX)));
@@ -103,14 +105,14 @@ async function waitUntilReady(run, url) {
 
 // A host that can be killed and started again with the same arguments:
 // { url, run, child, stderr, start({args, env}), kill(signal), restart(signal), stop() }.
-async function startHost(args, port, { env = {}, cwd } = {}) {
+async function startHost(args, port, { env = {}, cwd, files } = {}) {
   const host = { url: `http://127.0.0.1:${port}`, port, run: null };
   let earlier = "";
   Object.defineProperty(host, "stderr", { get: () => earlier + (host.run?.stderr ?? "") });
   Object.defineProperty(host, "child", { get: () => host.run?.child });
   host.start = async (changed = {}) => {
     if (host.run) earlier += host.run.stderr;
-    host.run = spawnCelld(changed.args ?? args, { env: { ...env, ...changed.env }, cwd });
+    host.run = spawnCelld(changed.args ?? args, { env: { ...env, ...changed.env }, cwd, files });
     await waitUntilReady(host.run, host.url);
   };
   host.kill = (signal) => host.run.kill(signal);
@@ -140,9 +142,9 @@ export async function startCelld(folder, { args = [], env = {}, data } = {}) {
 }
 
 // Starts a node that serves what is deployed to `bucket`.
-export async function startNode({ bucket, data, port, env = {}, args = [] }) {
+export async function startNode({ bucket, data, port, env = {}, args = [], files }) {
   port ??= await freePort();
-  return startHost(["--bucket", bucket, "--listen", `127.0.0.1:${port}`, "--data", data, ...args], port, { env });
+  return startHost(["--bucket", bucket, "--listen", `127.0.0.1:${port}`, "--data", data, ...args], port, { env, files });
 }
 
 // Deploys the project in `folder`; answers the version. Fails with what celld said.

@@ -11,7 +11,7 @@ export const TTL_MS = 3000;
 const BUCKET = "s3://cells/fleet";
 
 // { s3, nodes, replace(node) }. A node is what startNode answers, with `data`.
-export async function startFleet(t, count, project = ledgerProject) {
+export async function startFleet(t, count, project = ledgerProject, options = {}) {
   const folder = scratch();
   const s3 = await startS3(["--delay-ms=20"]);
   t.after(() => s3.stop());
@@ -20,7 +20,7 @@ export async function startFleet(t, count, project = ledgerProject) {
   const nodes = [];
   for (let i = 0; i < count; i++) {
     const data = join(folder, `data-${i}`);
-    const node = await startNode({ bucket: BUCKET, data, env });
+    const node = await startNode({ bucket: BUCKET, data, env, ...options });
     t.after(() => node.kill());
     node.wipe = () => rmSync(data, { recursive: true, force: true });
     nodes.push(node);
