@@ -129,5 +129,109 @@ TEST(Racing, processes_on_google) {
        40);
 }
 
+// --- claims ---
+
+constexpr int kClaimProcesses = 20;
+constexpr int kClaimantsEach = 25;
+constexpr int kClaimsEach = 11;  // 5,500 in all
+constexpr int kCells = 5;
+
+struct Claim {
+  int cell;
+  int epoch;
+  int claimant;
+};
+
+// Reads the record of one cell after the other and swaps it to its own name and the next epoch,
+// whoever has it: the race is about the condition alone. What was applied goes to `out`.
+Task<Result<void>> claim_in_turn(Client& client, int claimant, int out) {
+  for (int n = 0; n < kClaimsEach; ++n) {
+    Claim claim{(claimant + n) % kCells, 1, claimant};
+    std::string key = "own-" + std::to_string(claim.cell);
+    Deadline deadline = client.soon();
+    Result<StoredObject> record = co_await client.store->get(key, deadline);
+    Condition condition = Condition::create();
+    if (record) {
+      claim.epoch = std::stoi(std::string(record->body.view())) + 1;
+      condition = Condition::swap(record->version);
+    } else if (record.error().code != ErrorCode::kNotFound) {
+      co_return fail(record.error());
+    }
+    Blob body(std::to_string(claim.epoch) + " " + std::to_string(claimant));
+    SwapResult result = co_await client.store->put_if(key, body, condition, deadline);
+    if (result.outcome == SwapOutcome::kAmbiguous) co_return fail(std::move(result.error));
+    if (result.outcome == SwapOutcome::kApplied) {
+      CHECK(::write(out, &claim, sizeof claim) == sizeof claim);
+    }
+  }
+  co_return Result<void>{};
+}
+
+void race_for_claims(const std::string& spec, const Environment& environment) {
+  int results[2];
+  ASSERT_EQ(::pipe2(results, O_CLOEXEC), 0);
+  std::vector<pid_t> children;
+  for (int i = 0; i < kClaimProcesses; ++i) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      Client client(spec, environment);
+      std::vector<Task<Result<void>>> claimants;
+      for (int n = 0; n < kClaimantsEach; ++n) {
+        claimants.push_back(claim_in_turn(client, i * kClaimantsEach + n, results[1]));
+      }
+      auto all = join_all(client.real.world(), std::move(claimants));
+      int failed = 0;
+      for (Result<void>& r : client.real.run(std::move(all))) {
+        if (!r) std::fprintf(stderr, "%s\n", r.error().message.c_str());
+        failed += !r;
+      }
+      ::_exit(failed == 0 ? 0 : 1);
+    }
+    children.push_back(pid);
+  }
+  ::close(results[1]);
+  std::map<std::pair<int, int>, int> owners;  // by cell and epoch
+  Claim claim;
+  while (::read(results[0], &claim, sizeof claim) == sizeof claim) {
+    auto [it, first] = owners.try_emplace({claim.cell, claim.epoch}, claim.claimant);
+    EXPECT_TRUE(first) << "cell " << claim.cell << " has two owners in epoch " << claim.epoch
+                       << ": " << it->second << " and " << claim.claimant;
+  }
+  ::close(results[0]);
+  for (pid_t pid : children) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+  Client last(spec, environment);
+  size_t epochs = 0;
+  for (int cell = 0; cell < kCells; ++cell) {
+    auto record = last.real.run(last.store->get("own-" + std::to_string(cell), last.soon()));
+    ASSERT_TRUE(record) << record.error().message;
+    int epoch = std::stoi(std::string(record->body.view()));
+    for (int e = 1; e <= epoch; ++e)
+      EXPECT_TRUE(owners.contains({cell, e})) << "epoch " << e << " has no owner";
+    EXPECT_EQ(record->body.view(),
+              std::to_string(epoch) + " " + std::to_string(owners[{cell, epoch}]));
+    epochs += static_cast<size_t>(epoch);
+  }
+  EXPECT_EQ(owners.size(), epochs);
+  std::printf("%zu of %d claims by %d claimants were applied\n", epochs,
+              kClaimProcesses * kClaimantsEach * kClaimsEach, kClaimProcesses * kClaimantsEach);
+}
+
+TEST(Racing, five_hundred_claimants_on_a_directory) {
+  testing::TempDir dir;
+  race_for_claims("file://" + dir.path() + "/store", environment_of({}));
+}
+
+TEST(Racing, five_hundred_claimants_on_s3) {
+  testing::S3Server server;
+  race_for_claims("s3://bucket/prefix",
+                  environment_of({{"AWS_ACCESS_KEY_ID", "test"},
+                                  {"AWS_SECRET_ACCESS_KEY", "secret"},
+                                  {"AWS_ENDPOINT_URL_S3", server.endpoint()}}));
+}
+
 }  // namespace
 }  // namespace celld
