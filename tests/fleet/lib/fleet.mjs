@@ -2,16 +2,18 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pass } from "node:timers/promises";
-import { deploy, scratch, startNode } from "../../e2e/lib/celld.mjs";
+import { deploy, freePort, scratch, startNode } from "../../e2e/lib/celld.mjs";
 import { Client } from "../../e2e/lib/client.mjs";
 import { ledgerProject } from "../../e2e/lib/ledger.mjs";
 import { startS3 } from "../../e2e/lib/s3.mjs";
+import { startProxy } from "./proxy.mjs";
 
 export const TTL_MS = 3000;
 const BUCKET = "s3://cells/fleet";
 
-// { s3, nodes, replace(node) }. A node is what startNode answers, with `data`.
-export async function startFleet(t, count, project = ledgerProject, options = {}) {
+// { s3, nodes }. A node is what startNode answers, with wipe(); with the option `proxied` also with the proxies `store`
+// and `peers`, its ways to the bucket and from other nodes.
+export async function startFleet(t, count, project = ledgerProject, { proxied = false, ...options } = {}) {
   const folder = scratch();
   const s3 = await startS3(["--delay-ms=20"]);
   t.after(() => s3.stop());
@@ -20,12 +22,26 @@ export async function startFleet(t, count, project = ledgerProject, options = {}
   const nodes = [];
   for (let i = 0; i < count; i++) {
     const data = join(folder, `data-${i}`);
-    const node = await startNode({ bucket: BUCKET, data, env, ...options });
+    const ways = proxied ? await proxies(t, s3) : { env: {}, args: [] };
+    const node = await startNode({ bucket: BUCKET, data, env: { ...env, ...ways.env }, args: ways.args, ...options });
+    Object.assign(node, { store: ways.store, peers: ways.peers });
     t.after(() => node.kill());
     node.wipe = () => rmSync(data, { recursive: true, force: true });
     nodes.push(node);
   }
   return { s3, nodes };
+}
+
+async function proxies(t, s3) {
+  const store = await startProxy(Number(new URL(s3.endpoint).port));
+  const internal = await freePort();
+  const peers = await startProxy(internal);
+  t.after(() => (store.close(), peers.close()));
+  return {
+    store, peers,
+    env: { AWS_ENDPOINT_URL_S3: `http://127.0.0.1:${store.port}` },
+    args: ["--internal-listen", `127.0.0.1:${internal}`, "--advertise", `127.0.0.1:${peers.port}`],
+  };
 }
 
 // Asks the nodes in turn, for at most `ms`, until one answers a read with something other than 503. A write is sent to
