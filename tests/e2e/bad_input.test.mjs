@@ -51,7 +51,7 @@ describe("a bucket that is none", { skip, concurrency: 2 }, () => {
   test("a_listening_address_that_is_none_is_named", async (t) => {
     const bucket = `file://${join(scratch(), "bucket")}`;
     for (const address of ["127.0.0.1", "127.0.0.1:99999", "nonsense:80", "8.8.8.8:1"]) {
-      const { code, stderr } = await runCelld(["--bucket", bucket, "--listen", address, "--data", join(scratch(), "d")], { ms: 20_000 });
+      const { code, stderr } = await runCelld(["--bucket", bucket, "--listen", address, "--internal-listen", "127.0.0.1:0", "--data", join(scratch(), "d")], { ms: 20_000 });
       assert.ok(code === 1 || code === 2, `${address}: ${code}\n${stderr}`);
       assert.match(stderr, new RegExp(escaped(address)));
     }
